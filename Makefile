@@ -1,0 +1,34 @@
+# make setup   a virtual environment in .venv with askew in it
+# make demo    set up, then run the default job
+# make test    set up, then lint, type-check and run all tests
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+.PHONY: setup demo test fast lint clean
+
+setup: $(VENV)/.installed
+
+# The constraint keeps pip from pulling a CUDA build; torch goes first so that nothing else asks for another version.
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet -c constraints.txt torch
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[test]'
+	touch $@
+
+demo: setup
+	$(BIN)/askew compare
+
+test: lint
+	$(BIN)/pytest -n 2 -q
+
+fast: setup
+	$(BIN)/pytest -n 2 -q -m 'not slow'
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info

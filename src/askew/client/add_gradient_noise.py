@@ -1,0 +1,36 @@
+"""Gaussian noise on each step's gradient.
+
+References:
+    ozdayi2020, section 4.2 and table 3 (std 1e-4, together with the projection).
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from askew.core import rng
+from askew.core.errors import AskewError
+from askew.core.registry import piece
+from askew.core.transform import Context, Params, State, Transform
+
+
+@piece("client")
+def add_gradient_noise(std: float) -> Transform:
+    """gradient <- gradient + std * z with z ~ N(0, I), fresh at each step, from the client's own stream.
+
+    Args:
+        std: standard deviation of the noise; 0 leaves the gradient as it is.
+    """
+    if isinstance(std, float | int) and std < 0:
+        raise AskewError(f"add_gradient_noise: std must not be negative, got {std}")
+    if not isinstance(std, Tensor) and std == 0:
+        return Transform(lambda u, state, ctx: (u, state), acts_on="raw")
+
+    def update(u: Params, state: State, ctx: Context) -> tuple[Params, State]:
+        noisy = {}
+        for i, (name, g) in enumerate(u.items()):
+            z = rng.normal(rng.fold(ctx.key, i), g.numel()).view(g.shape)
+            noisy[name] = g + std * z.to(g.dtype)
+        return noisy, state
+
+    return Transform(update, acts_on="raw", random=True)

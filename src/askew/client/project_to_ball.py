@@ -1,0 +1,50 @@
+"""Projected SGD: after each step, back onto a ball.
+
+References:
+    ozdayi2020, section 3.2 and table 3 (radius M = 3).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from askew.core.errors import AskewError
+from askew.core.registry import piece
+from askew.core.transform import Context, Params, State, Transform, norm
+
+
+@piece("client")
+def project_to_ball(radius: float, centre: Literal["origin", "start"] = "origin") -> Transform:
+    """Where the model after the step, w + u, is farther than `radius` from the centre c, pull it back:
+
+        w + u  <-  c + (w + u - c) * min(1, radius / ||w + u - c||)
+
+    The paper's text bounds the local *model* (centre: the origin); a related program of its authors bounds the
+    *update* (centre: the model that the round began with). Both are offered.
+
+    Args:
+        radius: M of the paper, an L2 norm over all weights together; infinity leaves the step as it is.
+        centre: "origin" or "start".
+
+    Example:
+        radius 5, w = (3, 4), step (3, 4): w + u = (6, 8) has norm 10 and becomes (3, 4); the update is (0, 0).
+    """
+    if isinstance(radius, float | int) and not radius > 0:
+        raise AskewError(f"project_to_ball: radius must be positive, got {radius}")
+    if not isinstance(radius, Tensor) and math.isinf(radius):
+        return Transform(lambda u, state, ctx: (u, state))
+
+    def update(u: Params, state: State, ctx: Context) -> tuple[Params, State]:
+        w = ctx.params
+        c = ctx.start if centre == "start" else {name: torch.zeros_like(v) for name, v in w.items()}
+        offset = {name: w[name] + u[name] - c[name] for name in u}
+        length = norm(offset)
+        shrink = torch.where(length > radius, radius / length.clamp_min(1e-38), 1.0)
+        # Written as u plus a correction, so that inside the ball the step stays bit for bit what it was.
+        return {name: u[name] + (shrink - 1.0) * offset[name] for name in u}, state
+
+    return Transform(update)

@@ -1,0 +1,59 @@
+"""Stochastic gradient descent, the step that every client takes.
+
+References:
+    McMahan et al. 2017, algorithm 1 (ClientUpdate).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from askew.core.errors import AskewError
+from askew.core.registry import piece
+from askew.core.transform import Context, Params, State, Transform
+
+
+@piece("client")
+def sgd(lr: float = 0.1, momentum: float = 0.0, weight_decay: float = 0.0, lr_decay: float = 1.0,
+        lr_drops: Sequence[int] = (), lr_drop: float = 0.1) -> Transform:
+    """g <- gradient + weight_decay w;  v <- momentum v + g;  update: -rate v.
+
+    The same maths as `torch.optim.SGD`. The momentum starts from 0 in each round, since a client keeps no state.
+
+    Args:
+        lr: learning rate in the first round.
+        momentum: the client's own momentum, within a round.
+        weight_decay: factor of the L2 penalty's gradient.
+        lr_decay: the rate is multiplied by this after each round (zhao2018: 0.995 or 0.992).
+        lr_drops: rounds after which the rate is multiplied by `lr_drop` (fedcd2020's notebook: 25, 50, 75).
+        lr_drop: the factor of these drops.
+
+    Example:
+        lr 0.1, weight_decay 0.5, w = 2, gradient 1: the update is -0.1 (1 + 0.5 * 2) = -0.2.
+    """
+    for name, value in (("lr", lr), ("weight_decay", weight_decay)):
+        if isinstance(value, float | int) and value < 0:
+            raise AskewError(f"sgd: {name} must not be negative, got {value}")
+    if isinstance(momentum, float | int) and not 0 <= momentum < 1:
+        raise AskewError(f"sgd: momentum must be in [0, 1), got {momentum}")
+    if isinstance(lr_decay, float | int) and not 0 < lr_decay <= 1:
+        raise AskewError(f"sgd: lr_decay must be in (0, 1], got {lr_decay}")
+    with_momentum = isinstance(momentum, Tensor) or momentum > 0
+    with_decay = isinstance(weight_decay, Tensor) or weight_decay > 0
+
+    def init(params: Params) -> State:
+        return {name: torch.zeros_like(v) for name, v in params.items()} if with_momentum else ()
+
+    def update(u: Params, state: State, ctx: Context) -> tuple[Params, State]:
+        drops = sum(ctx.round >= at for at in lr_drops)
+        rate = lr * lr_decay**ctx.round * lr_drop**drops
+        if with_decay:
+            u = {name: g + weight_decay * ctx.params[name] for name, g in u.items()}
+        if with_momentum:
+            u = state = {name: momentum * state[name] + g for name, g in u.items()}
+        return {name: -rate * g for name, g in u.items()}, state
+
+    return Transform(update, init, acts_on="source")

@@ -1,0 +1,123 @@
+"""What the server may know of one round's client updates: statistics that stream, never the updates themselves.
+
+Clients are added one by one or in stacked chunks, in any order; memory stays at a few models (plus one number a
+client and tensor for the norms) however many clients there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from askew.core.transform import Params
+
+
+class Cohort:
+    """Streaming statistics of the updates of one round.
+
+    For clients k with weights a_k (normalised to sum 1) and updates u_k:
+
+        mean       sum_k a_k u_k
+        sign_sum   sum_k sgn(u_k), unweighted
+        N          || sum_k a_k u_k ||          (fednnnn2020, eq. 4)
+        E          sum_k a_k || u_k ||          (fednnnn2020, eq. 5)
+
+    N and E exist for the whole model and for any group of its tensors.
+
+    Args:
+        like: a model, for names, shapes, device and type.
+        needs: further statistics to gather; "signs" for `sign_sum`.
+        buffers: likewise for the buffers (BatchNorm statistics), which are averaged too.
+    """
+
+    def __init__(self, like: Mapping[str, Tensor], needs: Iterable[str] = (),
+                 buffers: Mapping[str, Tensor] | None = None) -> None:
+        self._like = dict(like)
+        # Sums are kept in float64 so that neither order nor chunking shows in the result.
+        self._sum = {name: torch.zeros_like(v, dtype=torch.float64) for name, v in like.items()}
+        self._signs = {name: torch.zeros_like(v) for name, v in like.items()} if "signs" in needs else None
+        self._buffer_like = dict(buffers or {})
+        self._buffers = {name: torch.zeros_like(v, dtype=torch.float64) for name, v in self._buffer_like.items()}
+        self._total: Tensor | float = 0.0
+        self._squares: list[Tensor] = []  # one [clients, tensors] block a chunk: squared norms of each client's tensors
+        self._weights: list[Tensor] = []
+        self.clients: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.clients)
+
+    def add(self, updates: Mapping[str, Tensor], weights: Tensor, clients: Sequence[int],
+            buffers: Mapping[str, Tensor] | None = None) -> None:
+        """Add clients whose updates are stacked along a first axis."""
+        weights = weights.to(torch.float64)
+        squares = []
+        for name, total in self._sum.items():
+            u = updates[name]
+            if len(clients) == 1:
+                total += u[0].to(torch.float64) * weights[0]
+            else:
+                total += torch.tensordot(weights.to(u.dtype), u, dims=1)
+            squares.append((u * u).flatten(1).sum(dim=1, dtype=torch.float64))
+            if self._signs is not None:
+                self._signs[name] += u.sign().sum(dim=0)
+        for name, total in self._buffers.items():
+            assert buffers is not None, "the cohort was told to expect buffers"
+            total += torch.tensordot(weights, buffers[name].to(torch.float64), dims=1)
+        self._squares.append(torch.stack(squares, dim=1))
+        self._weights.append(weights)
+        self._total = self._total + weights.sum()
+        self.clients.extend(clients)
+
+    def merge(self, other: Cohort) -> None:
+        """Add all that another cohort of the same shape has gathered."""
+        for mine, theirs in ((self._sum, other._sum), (self._buffers, other._buffers), (self._signs, other._signs)):
+            if mine is not None and theirs is not None:
+                for name, total in mine.items():
+                    total += theirs[name]
+        self._squares += other._squares
+        self._weights += other._weights
+        self._total = self._total + other._total
+        self.clients += other.clients
+
+    @property
+    def weights(self) -> Tensor:
+        """Normalised weights, in the order of `clients`."""
+        return torch.cat(self._weights) / self._total
+
+    @property
+    def mean(self) -> Params:
+        """sum_k a_k u_k."""
+        return {name: (total / self._total).to(self._like[name].dtype) for name, total in self._sum.items()}
+
+    @property
+    def sign_sum(self) -> Params:
+        """sum_k sgn(u_k), coordinate by coordinate; gathered only where a piece or a probe needs it."""
+        assert self._signs is not None, "a piece or probe that reads signs must declare needs={'signs'}"
+        return self._signs
+
+    @property
+    def buffers(self) -> Params:
+        """The weighted mean of the clients' buffers; counters are rounded to whole numbers."""
+        means = {name: total / self._total for name, total in self._buffers.items()}
+        return {name: (v if self._buffer_like[name].is_floating_point() else v.round()).to(self._buffer_like[name].dtype)
+                for name, v in means.items()}
+
+    def norm_of_mean(self, names: Sequence[str] | None = None) -> Tensor:
+        """N of these tensors (default: all): the length of the averaged update."""
+        chosen = [self._sum[name] for name in (names if names is not None else self._sum)]
+        return torch.stack([(v * v).sum() for v in chosen]).sum().sqrt() / self._total
+
+    def mean_norm(self, names: Sequence[str] | None = None) -> Tensor:
+        """E of these tensors (default: all): the average length of the clients' updates."""
+        squares = torch.cat(self._squares)
+        if names is not None:
+            index = {name: i for i, name in enumerate(self._sum)}
+            squares = squares[:, [index[name] for name in names]]
+        return (squares.sum(dim=1).sqrt() * self.weights).sum()
+
+    def not_finite(self) -> list[int]:
+        """Clients whose update holds NaN or infinity."""
+        bad = ~torch.isfinite(torch.cat(self._squares).sum(dim=1))
+        return [client for client, is_bad in zip(self.clients, bad.tolist(), strict=True) if is_bad]

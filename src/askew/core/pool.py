@@ -1,0 +1,53 @@
+"""Which global models exist and who trains which.
+
+All methods but FedCD have one model that everybody trains. The server chain is written for one model; the loop maps
+it over the pool, and clones a model's chain state with the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from askew.core.registry import Spec
+
+PoolState = Any  # plain numbers, lists, dicts and tensors: a checkpoint holds it
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What a pool decided after a round: models to copy (parent, child) and models to forget."""
+
+    clones: Sequence[tuple[int, int]] = ()
+    deleted: Sequence[int] = ()
+
+
+@dataclass(frozen=True)
+class Pool:
+    """A pool of global models, numbered; number 0 exists from the start.
+
+    Args:
+        init: number of clients -> state.
+        trainers: (state, the round's clients) -> for each model, who of them trains it.
+        scores: (state, model, clients) -> the scores by which these clients' updates of that model may be weighted.
+        after_round: (state, accuracies, round, key) -> (state, changes). `accuracies[client][model]` are measured on
+            the client's validation examples, for the models it keeps; empty unless `needs_validation`.
+        choice: state -> the model each client would use now.
+        keeps: state -> the models that each client keeps.
+        metrics: (state, groups of the clients or None) -> numbers for the round's record.
+        needs_validation: whether `after_round` wants validation accuracies.
+        spec: how it was made, set by `@piece`.
+    """
+
+    init: Callable[[int], PoolState]
+    trainers: Callable[[PoolState, Sequence[int]], Mapping[int, Sequence[int]]]
+    scores: Callable[[PoolState, int, Sequence[int]], Sequence[float]]
+    after_round: Callable[[PoolState, Sequence[Mapping[int, float]], int, Tensor], tuple[PoolState, Changes]]
+    choice: Callable[[PoolState], Sequence[int]]
+    keeps: Callable[[PoolState], Sequence[Sequence[int]]]
+    metrics: Callable[[PoolState, Sequence[int] | None], Mapping[str, Any]]
+    needs_validation: bool = False
+    spec: Spec | None = None

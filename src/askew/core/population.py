@@ -1,0 +1,164 @@
+"""Who owns which examples: the result of every partition, the input of every diagnostic."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from askew.core.errors import AskewError
+
+
+@dataclass(frozen=True)
+class Ownership:
+    """Index arrays of all clients laid end to end: client k owns `indices[offsets[k]:offsets[k + 1]]`.
+
+    Two arrays, however many clients: a million of them need no Python object each.
+    """
+
+    indices: np.ndarray
+    offsets: np.ndarray
+
+    @classmethod
+    def of(cls, parts: Sequence[np.ndarray | Sequence[int]]) -> Ownership:
+        arrays = [np.asarray(part, dtype=np.int64) for part in parts]
+        offsets = np.concatenate([[0], np.cumsum([len(a) for a in arrays])]).astype(np.int64)
+        return cls(np.concatenate(arrays) if arrays else np.zeros(0, np.int64), offsets)
+
+    @classmethod
+    def by_owner(cls, owner: np.ndarray, num_clients: int) -> Ownership:
+        """From one owner an example; a negative owner means that nobody has it. Examples keep their order."""
+        order = np.argsort(owner, kind="stable")
+        order = order[np.searchsorted(owner[order], 0) :]
+        counts = np.bincount(owner[order], minlength=num_clients)
+        return cls(order.astype(np.int64), np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, client: int) -> np.ndarray:
+        if not 0 <= client < len(self):
+            raise IndexError(f"client {client} of {len(self)}")
+        return self.indices[self.offsets[client] : self.offsets[client + 1]]
+
+    @property
+    def sizes(self) -> np.ndarray:
+        return np.diff(self.offsets)
+
+    def counts(self, labels: np.ndarray, num_classes: int) -> np.ndarray:
+        """Examples per client and class, shape (clients, classes)."""
+        owner = np.repeat(np.arange(len(self), dtype=np.int64), self.sizes)
+        flat = np.bincount(owner * num_classes + labels[self.indices], minlength=len(self) * num_classes)
+        return flat.reshape(len(self), num_classes)
+
+    def at(self, positions: np.ndarray) -> Ownership:
+        """The same ownership with each index i replaced by positions[i] (from a subset back to the whole)."""
+        return Ownership(positions[self.indices], self.offsets)
+
+
+@dataclass(frozen=True)
+class Population:
+    """A federation: what each client owns, and how it was drawn.
+
+    Args:
+        train: indices into the training examples.
+        counts: training examples per client and class.
+        scheme: how it was drawn, as a recipe writes it.
+        seed: the seed it was drawn with.
+        validation: each device's validation examples (indices into the *training* examples, disjoint from `train`),
+            for schemes that give it some.
+        test: each device's own test examples (indices into the *test* examples), likewise.
+        server: training examples that stay with the server and belong to no client.
+        groups: the archetype of each client, where the scheme has archetypes.
+        class_totals: examples of each class in the whole training set that was divided; EMD compares with it.
+    """
+
+    train: Ownership
+    counts: np.ndarray
+    scheme: str = ""
+    seed: int = 0
+    validation: Ownership | None = None
+    test: Ownership | None = None
+    server: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    groups: np.ndarray | None = None
+    class_totals: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.train) == 0:
+            raise AskewError("a population needs at least one client")
+        empty = np.flatnonzero(self.train.sizes == 0)
+        if len(empty):
+            raise AskewError(f"{self.scheme or 'population'}: client {empty[0]} has no examples "
+                             f"({len(empty)} of {len(self.train)} are empty); ask for fewer clients or less skew")
+
+    @classmethod
+    def of(cls, train: Ownership, labels: np.ndarray, num_classes: int, **rest: Any) -> Population:
+        """From the training indices and the labels they point to."""
+        totals = np.bincount(labels, minlength=num_classes)
+        return cls(train, train.counts(labels, num_classes), class_totals=totals, **rest)
+
+    @property
+    def num_clients(self) -> int:
+        return len(self.train)
+
+    @property
+    def num_classes(self) -> int:
+        return int(self.counts.shape[1])
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Training examples of each client."""
+        return self.train.sizes
+
+    def at(self, positions: np.ndarray) -> Population:
+        """Indices of a subset turned into indices of the whole training set."""
+        validation = None if self.validation is None else self.validation.at(positions)
+        return replace(self, train=self.train.at(positions), validation=validation, server=positions[self.server])
+
+    def describe(self) -> Mapping[str, Any]:
+        """Scheme, seed and sizes: what a report says about where the federation came from."""
+        return {"scheme": self.scheme, "seed": self.seed, "clients": self.num_clients, "classes": self.num_classes,
+                "examples": int(self.sizes.sum()), "server_examples": len(self.server)}
+
+    def save(self, path: str | Path) -> None:
+        """Write one small file (numpy's compressed archive)."""
+        arrays: dict[str, np.ndarray] = {"counts": self.counts, "server": self.server}
+        for name in ("train", "validation", "test"):
+            part: Ownership | None = getattr(self, name)
+            if part is not None:
+                arrays[f"{name}_indices"], arrays[f"{name}_offsets"] = part.indices, part.offsets
+        for name in ("groups", "class_totals"):
+            if getattr(self, name) is not None:
+                arrays[name] = getattr(self, name)
+        about = json.dumps({"format": "askew population 1", "scheme": self.scheme, "seed": self.seed})
+        with Path(path).open("wb") as file:
+            np.savez_compressed(file, about=np.array(about), **{k: _narrow(v) for k, v in arrays.items()})  # type: ignore[arg-type]
+
+    @classmethod
+    def load(cls, path: str | Path) -> Population:
+        """Read what `save` wrote."""
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
+            about = json.loads(str(arrays["about"]))
+            parts = {name: Ownership(arrays[f"{name}_indices"].astype(np.int64), arrays[f"{name}_offsets"].astype(np.int64))
+                     for name in ("train", "validation", "test") if f"{name}_indices" in arrays}
+            return cls(train=parts["train"], counts=arrays["counts"].astype(np.int64), scheme=about["scheme"],
+                       seed=about["seed"], validation=parts.get("validation"), test=parts.get("test"),
+                       server=arrays["server"].astype(np.int64), groups=arrays.get("groups"),
+                       class_totals=arrays.get("class_totals"))
+        except FileNotFoundError:
+            raise AskewError(f"no population file {str(path)!r}; write one with 'askew partition --save'") from None
+        except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+            raise AskewError(f"{str(path)!r} is not a population file ({error}); write one with 'askew partition --save'") from None
+
+
+def _narrow(array: np.ndarray) -> np.ndarray:
+    """int64 as int32 where it fits: half the file."""
+    fits = array.dtype == np.int64 and (array.size == 0 or (abs(array.min()) < 2**31 and array.max() < 2**31))
+    return array.astype(np.int32) if fits else array

@@ -1,0 +1,81 @@
+"""Probes read a round and return numbers. They never change training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from askew.core.cohort import Cohort
+from askew.core.dataset import Dataset
+from askew.core.population import Population
+from askew.core.registry import Spec
+from askew.core.transform import Params
+
+
+@dataclass(frozen=True)
+class ModelState:
+    """Weights and buffers of one model."""
+
+    params: Params
+    buffers: Params = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What stays the same over a run, as probes see it.
+
+    Args:
+        train: trains a model on examples pooled at one place, for as many steps as a client would take on its own
+            share: (model, indices, batch size, round) -> model.
+        predict: (model, inputs as stored) -> predicted classes.
+    """
+
+    module: nn.Module
+    data: Dataset
+    population: Population
+    initial: ModelState
+    batch_size: int
+    train: Callable[[ModelState, np.ndarray, int, int], ModelState]
+    predict: Callable[[ModelState, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Round:
+    """One model's round, as probes see it after the server's update.
+
+    Args:
+        before: the model the round began with.
+        after: the model the next round begins with.
+        cohort: statistics of the clients' updates.
+        clients: who trained it.
+    """
+
+    number: int
+    before: ModelState
+    after: ModelState
+    cohort: Cohort
+    clients: Sequence[int]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A measurement.
+
+    Args:
+        read: (setting, round, state, what `observe` gathered) -> (numbers by name, state).
+        init: setting -> state before the first round.
+        needs: cohort statistics to gather ("signs").
+        observe: called with each client's trained model as it arrives, (setting, model, gathered so far) -> gathered;
+            a statistic that streams, never the models themselves.
+        spec: how it was made, set by `@piece`.
+    """
+
+    read: Callable[[Setting, Round, Any, Any], tuple[Mapping[str, Any], Any]]
+    init: Callable[[Setting], Any] = lambda setting: None
+    needs: frozenset[str] = frozenset()
+    observe: Callable[[Setting, ModelState, Any], Any] | None = None
+    spec: Spec | None = None

@@ -1,0 +1,220 @@
+"""A recipe: one experiment as a typed value that can be written to a file and read back.
+
+Every field is a number, a word or a piece by name, so that a recipe in Python, in a TOML file and on the command
+line (`--set`) is the same value. Methods (`askew.recipes`) are functions from recipe to recipe.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import tomllib
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from askew.core import registry
+from askew.core.errors import AskewError
+from askew.core.registry import Spec
+
+# Field -> kind of the pieces it holds.
+PIECE_FIELDS = {"data": "data", "preprocess": "preprocess", "population": "partition", "model": "model", "start": "start",
+                "step": "client", "upload": "upload", "server": "server", "pool": "pool", "probes": "probe"}
+LIST_FIELDS = ("preprocess", "step", "upload", "server", "probes")
+Pieces = Sequence[Any]  # strings, Specs or made pieces before __post_init__, Specs after it
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One experiment.
+
+    Args:
+        name: the name under which reports show it.
+        data: the data set.
+        preprocess: what happens to inputs between storage and network.
+        population: how the training examples are shared out among clients.
+        hold_out: fraction of the training examples, balanced over the classes, that stays with the server.
+        hold_out_use: how many of the held-out examples are used (0: all); the others are left aside.
+        share: fraction of the server's examples that each client gets besides its own (zhao2018's alpha).
+        validation: fraction of each client's own examples that it keeps for validation.
+        model: the network.
+        start: where its weights start from.
+        step: the pieces of a client's local step.
+        upload: the pieces that an update passes on its way to the server.
+        epochs: local epochs E in each round.
+        batch_size: local batch size B; 0 takes all of a client's examples at once.
+        server: the pieces of the server's update.
+        pool: which global models exist.
+        fraction: fraction C of the clients that train in a round.
+        rounds: communication rounds.
+        evaluate_every: rounds between evaluations; the last round is always evaluated.
+        judge: "global" takes the accuracy on the test set, "devices" the mean over clients of the accuracy on each
+            one's own test data; "auto" takes devices where the population or the pool is about devices.
+        probes: further measurements in each round.
+        seed: of every random stream.
+    """
+
+    name: str = "fedavg"
+    data: Any = "digits()"
+    preprocess: Pieces = ()
+    population: Any = "shards(clients=10, shards_per_client=2)"
+    hold_out: float = 0.0
+    hold_out_use: int = 0
+    share: float = 0.0
+    validation: float = 0.0
+    model: Any = "mlp(hidden=[64])"
+    start: Any = "random()"
+    step: Pieces = ("sgd(lr=0.1)",)
+    upload: Pieces = ()
+    epochs: int = 1
+    batch_size: int = 10
+    server: Pieces = ("mean()",)
+    pool: Any = "single_model()"
+    fraction: float = 1.0
+    rounds: int = 50
+    evaluate_every: int = 1
+    judge: Literal["auto", "global", "devices"] = "auto"
+    probes: Pieces = ()
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, hint in _hints().items():
+            value = getattr(self, name)
+            if name in PIECE_FIELDS:
+                object.__setattr__(self, name, _as_specs(name, value))
+            elif not registry.fits(value, hint):
+                raise AskewError(f"{name} must be {registry.hint_name(hint)}, not {value!r}")
+            elif hint is float:
+                object.__setattr__(self, name, float(value))
+        self._check_ranges()
+
+    def _check_ranges(self) -> None:
+        if not 0 < self.fraction <= 1:
+            raise AskewError(f"fraction must be in (0, 1], got {self.fraction}; 1 lets every client train in each round")
+        for name, least in (("rounds", 1), ("epochs", 1), ("evaluate_every", 1), ("batch_size", 0), ("hold_out_use", 0)):
+            if getattr(self, name) < least:
+                raise AskewError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        for name in ("hold_out", "share", "validation"):
+            value = getattr(self, name)
+            if not 0 <= value <= 1 or (name != "share" and value == 1):
+                raise AskewError(f"{name} must be in [0, 1{']' if name == 'share' else ')'}, got {value}")
+        if self.share and not self.hold_out:
+            raise AskewError("share needs examples at the server to share; set hold_out = 0.2, say")
+
+    def replace(self, **changes: Any) -> Recipe:
+        """A variant of this recipe."""
+        for name in changes:
+            _check_key(name)
+        return dataclasses.replace(self, **changes)
+
+    def with_setting(self, address: str, value: Any) -> Recipe:
+        """A variant with one field, or one argument of a piece, changed.
+
+        Args:
+            address: a field (`rounds`) or piece.argument (`sgd.lr`), as `--set` writes it.
+            value: the new value.
+        """
+        target, dot, argument = address.partition(".")
+        if not dot:
+            _check_key(address)
+            return dataclasses.replace(self, **{address: value})
+        for name in PIECE_FIELDS:
+            found: Any = getattr(self, name)
+            for spec in found if isinstance(found, tuple) else (found,):
+                if spec.name == target or name == target:
+                    changed = registry.parse(PIECE_FIELDS[name], spec.with_args(**{argument: value}))
+                    new = tuple(changed if s is spec else s for s in found) if isinstance(found, tuple) else changed
+                    return dataclasses.replace(self, **{name: new})
+        present = [s.name for name in PIECE_FIELDS for s in _listed(getattr(self, name))]
+        raise AskewError(f"{address}: the recipe has no piece {target!r}; {registry.suggest(target, present)}")
+
+    def to_toml(self) -> str:
+        """The recipe as a TOML file that `from_toml` reads back to an equal value."""
+        lines = []
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            lines.append(f"{field.name} = {_toml(value)}")
+        return "\n".join(lines) + "\n"
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any]) -> Recipe:
+        for name in values:
+            _check_key(name)
+        return cls(**values)
+
+    @classmethod
+    def from_toml(cls, text: str) -> Recipe:
+        return cls.from_mapping(read_toml(text, "recipe"))
+
+
+def read_toml(text: str, where: str) -> dict[str, Any]:
+    """Parse TOML; an error names the place and the line."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise AskewError(f"{where} is not valid TOML: {error}") from None
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """The keys of a recipe file."""
+    try:
+        return read_toml(path.read_text(), str(path))
+    except FileNotFoundError:
+        raise AskewError(f"no recipe file {str(path)!r}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise AskewError(f"{str(path)!r} cannot be read: {error}") from None
+
+
+def parse_value(text: str) -> Any:
+    """A value as `--set` writes it: TOML where it parses, else a plain word (so that quotes may be left out)."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _check_key(name: str) -> None:
+    known = [field.name for field in dataclasses.fields(Recipe)]
+    if name not in known:
+        raise AskewError(f"unknown key {name!r}; {registry.suggest(name, known)}")
+
+
+def _hints() -> dict[str, Any]:
+    return typing.get_type_hints(Recipe)
+
+
+def _as_specs(name: str, value: Any) -> Any:
+    kind = PIECE_FIELDS[name]
+
+    def one(item: Any) -> Spec:
+        if registry.dataclass_with_spec(item) and item.spec is not None:
+            item = item.spec  # a piece made in Python
+        if not isinstance(item, str | Spec):
+            raise AskewError(f"{name} must name a {kind} such as {registry.names(kind)[0]}(), not {item!r}")
+        return registry.parse(kind, item)
+
+    if name in LIST_FIELDS:
+        if isinstance(value, str | Spec) or not isinstance(value, Sequence):
+            value = [value]
+        return tuple(one(item) for item in value)
+    return one(value)
+
+
+def _listed(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, Spec):
+        return json.dumps(str(value))
+    if isinstance(value, tuple | list):
+        return "[" + ", ".join(_toml(item) for item in value) + "]"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and math.isinf(value):
+        return "inf"
+    return json.dumps(value)
+

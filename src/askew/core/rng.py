@@ -1,0 +1,80 @@
+"""Random numbers as pure functions of a key: (seed, role, round, client, ...) -> numbers.
+
+Every draw is a hash of its key and a counter (the SplitMix64 finaliser of Steele, Lea and Flood 2014, in int64
+arithmetic that wraps), so a stream never depends on call order, on global state, on who else is in the batch or on
+the device: a client draws the same shuffle alone or among a thousand, on a CPU or a GPU. Keys are int64 tensors and
+may carry batch axes; all functions work inside `torch.func.vmap`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import torch
+from torch import Tensor
+
+_GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as int64: 2^64 / golden ratio, the SplitMix64 increment
+_MIX1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
+_MIX2 = -7723592293110705685  # 0x94D049BB133111EB
+
+
+def key(seed: int, role: str, *parts: int) -> Tensor:
+    """The key of a named stream, e.g. `key(seed, "shuffle", round, client)`."""
+    digest = hashlib.blake2b(f"{seed}/{role}".encode(), digest_size=8).digest()
+    root = torch.tensor(int.from_bytes(digest, "little", signed=True))
+    for part in parts:
+        root = fold(root, part)
+    return root
+
+
+def fold(keys: Tensor, data: Tensor | int) -> Tensor:
+    """A new key from a key and a number; broadcasts, so a column of clients gives a column of keys."""
+    if not isinstance(data, Tensor):
+        data = torch.tensor(data, device=keys.device)
+    return _mix(_mix(keys) + (data.to(torch.int64) + 1) * _GOLDEN)
+
+
+def bits(keys: Tensor, count: int) -> Tensor:
+    """`count` random int64 (63 bits, non-negative) for each key, along a new last axis."""
+    counters = torch.arange(1, count + 1, device=keys.device, dtype=torch.int64) * _GOLDEN
+    return _mix(keys[..., None] + counters) & 0x7FFFFFFFFFFFFFFF
+
+
+def uniform(keys: Tensor, count: int) -> Tensor:
+    """`count` float32 in [0, 1) for each key."""
+    return (bits(keys, count) >> 39).to(torch.float32) * 2.0**-24
+
+
+def normal(keys: Tensor, count: int) -> Tensor:
+    """`count` standard normal float32 for each key (Box and Muller 1958)."""
+    half = (count + 1) // 2
+    u = uniform(keys, 2 * half)
+    radius = torch.sqrt(-2.0 * torch.log1p(-u[..., :half]))  # 1 - u is in (0, 1]: the logarithm is finite
+    angle = (2.0 * torch.pi) * u[..., half:]
+    return torch.cat([radius * torch.cos(angle), radius * torch.sin(angle)], dim=-1)[..., :count]
+
+
+def permutation(keys: Tensor, count: int) -> Tensor:
+    """A random order of 0 ... count-1 for each key."""
+    return torch.argsort(bits(keys, count), dim=-1, stable=True)
+
+
+def choose(stream: Tensor, population: int, count: int) -> Tensor:
+    """`count` different numbers below `population`, sorted; the cost does not grow with the population."""
+    if 4 * count >= population:
+        return permutation(stream, population)[:count].sort().values
+    drawn = bits(stream, 2 * count + 64) % population  # at most a quarter is taken: doubles are rarer than 1 in 4
+    values, inverse = drawn.unique(return_inverse=True)
+    first = torch.full_like(values, len(drawn)).scatter_reduce_(0, inverse, torch.arange(len(drawn)), "amin")
+    return values[first.argsort()[:count]].sort().values
+
+
+def int_seed(seed: int, role: str, *parts: int) -> int:
+    """A 63-bit integer for generators that take one (numpy, `torch.manual_seed`)."""
+    return int(key(seed, role, *parts)) & 0x7FFFFFFFFFFFFFFF
+
+
+def _mix(z: Tensor) -> Tensor:
+    z = (z ^ ((z >> 30) & 0x3FFFFFFFF)) * _MIX1  # the mask makes the shift a logical one
+    z = (z ^ ((z >> 27) & 0x1FFFFFFFFF)) * _MIX2
+    return z ^ ((z >> 31) & 0x1FFFFFFFF)

@@ -1,0 +1,43 @@
+"""Momentum at the server, plain or in Nesterov's form.
+
+References:
+    hsu2019, section 4.2 (FedAvgM, Nesterov); ozdayi2020, eq. (2)-(3); fednnnn2020, eq. (10)-(11).
+"""
+
+from __future__ import annotations
+
+import torch
+
+from askew.core.errors import AskewError
+from askew.core.registry import piece
+from askew.core.transform import Context, Params, State, Transform
+
+
+@piece("server")
+def momentum(beta: float = 0.9, nesterov: bool = False) -> Transform:
+    """Accumulate the updates of past rounds.
+
+        v <- beta v + u
+        update: v                     plain (ozdayi2020, fednnnn2020)
+        update: u + beta v            Nesterov, the form torch.optim.SGD has (hsu2019)
+
+    ozdayi2020's eq. (3) is printed "w = v + eta w"; it is read as w <- w + eta v, for which `scale` may follow.
+
+    Args:
+        beta: how much of the past is kept, in [0, 1); 0 leaves the update as it is.
+        nesterov: look ahead by one step.
+
+    Example:
+        beta 0.5, updates 1, 1: plain gives 1, then 1.5; Nesterov gives 1.5, then 1 + 0.5 * 1.5 = 1.75.
+    """
+    if isinstance(beta, float | int) and not 0 <= beta < 1:
+        raise AskewError(f"momentum: beta must be in [0, 1), got {beta}")
+
+    def init(params: Params) -> State:
+        return {name: torch.zeros_like(v) for name, v in params.items()}
+
+    def update(u: Params, state: State, ctx: Context) -> tuple[Params, State]:
+        v = {name: beta * state[name] + u[name] for name in u}
+        return ({name: u[name] + beta * v[name] for name in u} if nesterov else v), v
+
+    return Transform(update, init)

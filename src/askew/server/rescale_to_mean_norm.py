@@ -1,0 +1,52 @@
+"""Norm normalisation: give the averaged update the average length of the clients' updates.
+
+References:
+    fednnnn2020, eq. (8)-(9): Norm-Norm, and the first half of FedNNNN.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+
+from askew.core.errors import AskewError
+from askew.core.registry import piece
+from askew.core.transform import Context, Params, Plan, State, Transform, norm
+
+
+@piece("server")
+def rescale_to_mean_norm(beta: float = 1.0, per: Literal["model", "layer"] = "model") -> Transform:
+    """u <- beta (E / N) u, so that its length becomes beta E.
+
+    N is the length of the averaged update, E the average length of the clients' updates; N <= E, and far below it
+    when clients pull in different directions. Where N is nearly 0 (below 1e-12 E) the direction means nothing: the
+    update becomes 0 and the model stays as it is, as the paper says.
+
+    Args:
+        beta: the length asked for, in units of E.
+        per: "model" takes both lengths over all weights together, as printed; "layer" takes them tensor by tensor.
+
+    Example:
+        Updates (3, 4) and (3, -4): the mean is (3, 0), N = 3, E = 5; beta 1 gives (5, 0).
+    """
+    if isinstance(beta, float | int) and beta <= 0:
+        raise AskewError(f"rescale_to_mean_norm: beta must be positive, got {beta}")
+
+    def check(plan: Plan) -> None:
+        if "train_on_server" in plan.before:
+            raise AskewError("server: rescale_to_mean_norm compares the mean update with the clients' updates; "
+                             "put it before train_on_server")
+
+    def update(u: Params, state: State, ctx: Context) -> tuple[Params, State]:
+        assert ctx.cohort is not None, "rescale_to_mean_norm is a server piece"
+        groups = [list(u)] if per == "model" else [[name] for name in u]
+        scaled: Params = {}
+        for names in groups:
+            length = norm({name: u[name] for name in names})
+            wanted = ctx.cohort.mean_norm(names).to(length.dtype)
+            factor = torch.where(length > 1e-12 * wanted, beta * wanted / length.clamp_min(1e-38), 0.0)
+            scaled |= {name: factor * u[name] for name in names}
+        return scaled, state
+
+    return Transform(update, check=check)
