@@ -1,0 +1,112 @@
+"""ResNet-20 for CIFAR without BatchNorm: Fixup initialisation, as ozdayi2020 uses it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import torch
+from torch import Tensor, nn
+
+from askew.core.registry import piece
+from askew.models.checks import require_classes, require_image
+
+_BLOCKS_PER_STAGE = 3
+_WIDTHS = (16, 32, 64)
+
+
+@piece("model")
+def resnet20_fixup(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    """20 layers: a 3x3 convolution, 3 stages of 3 residual blocks (16, 32, 64), the mean over all pixels, one FC.
+
+    Fixup makes residual networks trainable without normalisation (L blocks, m convolutions in each branch):
+      1. the classifier and the last convolution of each branch start at 0, so each block starts as ReLU(shortcut);
+      2. the other convolutions of a branch start at He et al.'s scale times L^(-1 / (2m - 2)); here L = 9, m = 2: 1/3;
+      3. a scalar bias before each convolution and activation, and one scalar multiplier a branch.
+
+    Parameters on CIFAR-10: conv1 9*3*16 = 432; stage1 3 * 2*9*16*16 = 13,824; stage2 9*16*32 + 5 * 9*32*32 = 50,688;
+    stage3 9*32*64 + 5 * 9*64*64 = 202,752; scalars 9 blocks * 5 + 2 = 47; fc1 64*10 + 10 = 650; sum 268,393.
+
+    Args:
+        input_shape: [channels, height, width], at least 4x4 pixels; [3, 32, 32] in the paper.
+        num_classes: number of outputs (logits).
+
+    Returns:
+        `nn.Sequential` of conv1, bias1, relu1, stage1, stage2, stage3, pool, flatten, bias2, fc1. The parameters'
+        names end in "weight", "bias", "biasN" or "scale".
+
+    Example:
+        >>> sum(p.numel() for p in resnet20_fixup((3, 32, 32), 10).parameters())
+        268393
+
+    References:
+        Zhang, Dauphin and Ma 2019, Fixup Initialization: Residual Learning Without Normalization, section 3; layers
+        and shortcuts from the authors' CIFAR code (hongyi-zhang/Fixup, cifar/models/fixup_resnet_cifar.py). Used by
+        Ozdayi, Kantarcioglu and Iyer 2020, section 4. That code trains the scalars at a tenth of the learning rate;
+        ozdayi2020 mentions one learning rate only.
+    """
+    require_classes("resnet20_fixup", num_classes)
+    channels, _, _ = require_image("resnet20_fixup", input_shape, min_size=(4, 4))
+    network = nn.Sequential(OrderedDict(
+        # Outside the branches: torch's own initialisation, as in the authors' code.
+        conv1=nn.Conv2d(channels, _WIDTHS[0], 3, padding=1, bias=False), bias1=ScalarBias(), relu1=nn.ReLU(),
+        stage1=_stage(_WIDTHS[0], _WIDTHS[0], stride=1),
+        stage2=_stage(_WIDTHS[0], _WIDTHS[1], stride=2),
+        stage3=_stage(_WIDTHS[1], _WIDTHS[2], stride=2),
+        pool=nn.AdaptiveAvgPool2d(1), flatten=nn.Flatten(), bias2=ScalarBias(),
+        fc1=nn.Linear(_WIDTHS[2], num_classes),
+    ))
+    classifier = network.get_submodule("fc1")
+    for parameter in classifier.parameters():
+        nn.init.zeros_(parameter)
+    return network
+
+
+class ScalarBias(nn.Module):
+    """Add one learnt number, 0 at first, to every value."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.bias
+
+
+class FixupBlock(nn.Module):
+    """ReLU(scale * conv2(ReLU(conv1(x + bias1) + bias2) + bias3) + bias4 + shortcut(x)).
+
+    Args:
+        wide_in: channels of x.
+        wide_out: channels of the result, `wide_in` or twice as many.
+        stride: 1 or 2, of the first convolution and of the shortcut.
+        num_blocks: residual blocks in the whole network, L of Fixup's scale.
+    """
+
+    def __init__(self, wide_in: int, wide_out: int, stride: int, num_blocks: int) -> None:
+        super().__init__()
+        self.bias1, self.bias2, self.bias3, self.bias4 = (nn.Parameter(torch.zeros(1)) for _ in range(4))
+        self.scale = nn.Parameter(torch.ones(1))
+        self.conv1 = nn.Conv2d(wide_in, wide_out, 3, stride, padding=1, bias=False)
+        self.conv2 = nn.Conv2d(wide_out, wide_out, 3, padding=1, bias=False)
+        # A 1x1 "average" is every other pixel: what the authors' AvgPool2d(1, stride) does, He et al.'s option A.
+        self.shortcut = nn.AvgPool2d(1, stride) if stride > 1 else None
+        he_scale = (2 / (wide_out * 9)) ** 0.5  # by the fan-out of a 3x3 kernel
+        convolutions = 2
+        nn.init.normal_(self.conv1.weight, std=he_scale * num_blocks ** (-1 / (2 * convolutions - 2)))
+        nn.init.zeros_(self.conv2.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        branch = torch.relu(self.conv1(x + self.bias1) + self.bias2)
+        branch = self.conv2(branch + self.bias3) * self.scale + self.bias4
+        if self.shortcut is None:
+            return torch.relu(branch + x)
+        half = self.shortcut(x + self.bias1)  # with the bias, as in the authors' code
+        return torch.relu(branch + torch.cat((half, torch.zeros_like(half)), dim=1))
+
+
+def _stage(wide_in: int, wide_out: int, stride: int) -> nn.Sequential:
+    num_blocks = _BLOCKS_PER_STAGE * len(_WIDTHS)
+    blocks: OrderedDict[str, nn.Module] = OrderedDict(block1=FixupBlock(wide_in, wide_out, stride, num_blocks))
+    for number in range(2, _BLOCKS_PER_STAGE + 1):
+        blocks[f"block{number}"] = FixupBlock(wide_out, wide_out, 1, num_blocks)
+    return nn.Sequential(blocks)

@@ -1,0 +1,90 @@
+"""Fixup: blocks that start as their shortcut, and the block's formula by hand."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from askew.models import resnet20_fixup
+from askew.models.resnet20_fixup import FixupBlock
+
+
+@pytest.fixture
+def network() -> nn.Module:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return resnet20_fixup((3, 32, 32), 10)
+
+
+def shortcut(x: Tensor, wide_out: int) -> Tensor:
+    if x.shape[1] == wide_out:
+        return x
+    x = x[:, :, ::2, ::2]
+    return torch.cat((x, torch.zeros_like(x)), dim=1)
+
+
+def blocks(network: nn.Module) -> list[FixupBlock]:
+    return [module for module in network.modules() if isinstance(module, FixupBlock)]
+
+
+def test_residual_branches_contribute_nothing_at_first(network: nn.Module) -> None:
+    assert len(blocks(network)) == 9
+    for block in blocks(network):
+        x = torch.randn(2, block.conv1.in_channels, 8, 8, generator=torch.Generator().manual_seed(1))
+        assert torch.equal(block(x), torch.relu(shortcut(x, block.conv1.out_channels)))
+
+
+def test_branches_do_contribute_once_their_last_convolution_moves(network: nn.Module) -> None:
+    block = blocks(network)[3]
+    x = torch.randn(2, 16, 8, 8, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        block.conv2.weight += 0.1
+    assert not torch.allclose(block(x), torch.relu(shortcut(x, 32)))
+
+
+def test_whole_network_is_its_shortcuts_at_first(network: nn.Module) -> None:
+    x = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(2))
+    assert not network(x).any()  # the classifier starts at 0: all classes alike
+    after_conv1 = torch.relu(network.get_submodule("conv1")(x))
+    expected = shortcut(shortcut(after_conv1, 32), 64).mean(dim=(2, 3))
+    with torch.no_grad():  # a classifier that shows the first ten features
+        network.get_parameter("fc1.weight").copy_(torch.eye(10, 64))
+    torch.testing.assert_close(network(x), expected[:, :10])
+
+
+def test_scale_of_the_first_convolutions(network: nn.Module) -> None:
+    for block in blocks(network):
+        weight = block.conv1.weight
+        he = (2 / (9 * weight.shape[0])) ** 0.5
+        # L = 9 blocks of m = 2 convolutions: 9^(-1/2) = 1/3.
+        assert weight.std().item() == pytest.approx(he / 3, rel=3 / (2 * weight.numel()) ** 0.5)
+        assert block.scale.item() == 1.0
+        assert [b.item() for b in (block.bias1, block.bias2, block.bias3, block.bias4)] == [0.0] * 4
+
+
+def set_block(block: FixupBlock, conv1: float, conv2: float) -> None:
+    with torch.no_grad():
+        for convolution, centre in ((block.conv1, conv1), (block.conv2, conv2)):
+            convolution.weight.zero_()
+            convolution.weight[:, :, 1, 1] = centre
+        for name, value in (("bias1", 0.5), ("bias2", 1.0), ("bias3", -1.0), ("bias4", 0.25), ("scale", 0.5)):
+            block.get_parameter(name).fill_(value)
+
+
+def test_block_by_hand() -> None:
+    block = FixupBlock(1, 1, stride=1, num_blocks=1)
+    set_block(block, conv1=2.0, conv2=3.0)
+    # ReLU(2 (2 + 0.5) + 1) = 6; 3 (6 - 1) = 15; 0.5 * 15 + 0.25 = 7.75; ReLU(7.75 + 2) = 9.75.
+    assert block(torch.full((1, 1, 1, 1), 2.0)).item() == 9.75
+    # ReLU(2 (-8 + 0.5) + 1) = 0; 3 (0 - 1) = -3; 0.5 * -3 + 0.25 = -1.25; ReLU(-1.25 - 8) = 0.
+    assert block(torch.full((1, 1, 1, 1), -8.0)).item() == 0.0
+
+
+def test_block_with_stride_by_hand() -> None:
+    block = FixupBlock(1, 2, stride=2, num_blocks=1)
+    set_block(block, conv1=2.0, conv2=3.0)
+    x = torch.tensor([[[[2.0, 9.0], [9.0, 9.0]]]])  # the shortcut keeps every other pixel: the 2
+    # Both channels of conv1 give 6; conv2 adds up 2 * 3 (6 - 1) = 30; 0.5 * 30 + 0.25 = 15.25.
+    # Shortcut: 2 + 0.5 on the old channel, 0 on the new one.
+    assert block(x).flatten().tolist() == [17.75, 15.25]
