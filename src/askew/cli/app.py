@@ -1,0 +1,53 @@
+"""The command `askew`. One file a command; this one only gathers them and turns errors into one line."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from askew.core.errors import AskewError
+
+# name -> (module, one line of help). A module is imported only when its command is called or asked for help.
+COMMANDS = {
+    "run": ("askew.cli.run", "Train one recipe and keep the result in a run folder."),
+    "resume": ("askew.cli.resume", "Go on with an interrupted run."),
+    "partition": ("askew.cli.partition", "Make a federation and see how skewed it is."),
+    "diagnose": ("askew.cli.diagnose", "How skewed is my federation, and what will it cost?"),
+    "data": ("askew.cli.data", "List, download and verify data sets."),
+    "cite": ("askew.cli.cite", "BibTeX of what a method comes from."),
+}
+
+
+class _Lazy(TyperGroup):
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, name: str) -> Any:
+        if name not in COMMANDS:
+            return None
+        module = importlib.import_module(COMMANDS[name][0])
+        module.app._add_completion = False  # one completion, the main command's, is enough
+        command: Any = typer.main.get_command(module.app)
+        command.name = name
+        return command
+
+
+app = typer.Typer(cls=_Lazy, no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+@app.callback()
+def _about() -> None:
+    """Federated learning on skewed data: measure it, train under every remedy, compare, deploy."""
+
+
+def main() -> None:
+    """Entry point: bad input is one line on stderr and exit code 2 (3 when training diverged)."""
+    try:
+        app(standalone_mode=True)
+    except AskewError as error:
+        sys.stderr.write(f"askew: {error}\n")
+        sys.exit(error.exit_code)

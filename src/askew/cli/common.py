@@ -1,0 +1,38 @@
+"""What every command shares: errors in one line, JSON on stdout, everything for people on stderr or a table."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+# Results go to stdout; progress and notes go to stderr, so that a pipe or --json sees results only.
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+Seed = Annotated[int, typer.Option(help="Seed of every random stream.", show_default=True)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout instead of a table.")]
+DataDir = Annotated[str | None, typer.Option(
+    "--data-dir", help="Where data sets are; else $ASKEW_DATA, else the cache folder.", metavar="DIR")]
+
+
+def print_json(value: Any) -> None:
+    """One JSON object on stdout; numbers that JSON cannot hold (NaN, infinity) become null."""
+    sys.stdout.write(json.dumps(_plain(value), allow_nan=False) + "\n")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if hasattr(value, "tolist"):  # numpy and torch
+        return _plain(value.tolist())
+    if isinstance(value, float) and value not in (value, -value) or value in (float("inf"), float("-inf")):
+        return None
+    if isinstance(value, float) and value != value:
+        return None
+    return value

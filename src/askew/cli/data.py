@@ -1,0 +1,81 @@
+"""`askew data`: which data sets are here, get one, check one."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Column, Table
+
+from askew.cli.common import AsJson, DataDir, err, out, print_json
+from askew.data.fetch import fetch
+from askew.data.locate import data_root
+from askew.data.sources import SOURCES, find_source
+from askew.data.verify import present
+from askew.data.verify import verify as verify_files
+
+app = typer.Typer(no_args_is_help=True, help="List, download and verify data sets.")
+Name = Annotated[str, typer.Argument(help="Name of a data set, as 'askew data list' shows it.")]
+Mirror = Annotated[str | None, typer.Option(help="Address of a folder with the same files.", metavar="URL")]
+
+
+@app.command("list")
+def list_(data_dir: DataDir = None, json: AsJson = False) -> None:
+    """Which data sets there are, which are on this machine, and where they come from."""
+    rows = [_digits(), *(_describe(source.name, data_dir) for source in SOURCES)]
+    if json:
+        print_json({"root": str(data_root(data_dir)), "data": rows})
+        return
+    table = Table(Column("name", no_wrap=True), Column("MB", justify="right", no_wrap=True),
+                  Column("where", overflow="fold"), "licence; origin", box=None)
+    for row in rows:
+        size = row["bytes"] if row["present"] else row["download_bytes"]
+        table.add_row(row["name"], f"{size / 1e6:,.1f}", row["where"] or "not here",
+                      f"{row['licence']}; {row['origin']}")
+    out.print(table)
+
+
+@app.command()
+def get(name: Name, data_dir: DataDir = None, mirror: Mirror = None, json: AsJson = False) -> None:
+    """Download a data set, check its SHA-256 and unpack it."""
+    if name == "digits":
+        row = _digits()
+    else:
+        source = find_source(name)
+        here = present(source.name, data_dir) is not None
+        if not here:
+            err.print(f"{source.name}: {source.size / 1e6:,.1f} MB to {data_root(data_dir)}")
+        fetch(source.name, data_dir, mirror=mirror, progress=not here and sys.stderr.isatty())
+        row = _describe(source.name, data_dir)
+    if json:
+        print_json(row)
+    else:
+        out.print(f"{row['name']}: {row['where']}", soft_wrap=True)
+
+
+@app.command()
+def verify(name: Name, data_dir: DataDir = None, json: AsJson = False) -> None:
+    """Read a data set and compare it with its published SHA-256 or numbers of examples."""
+    checks = verify_files(name, data_dir)
+    if json:
+        print_json({"name": name, "ok": True, "checks": checks})
+        return
+    for check in checks:
+        out.print(f"ok  {check['file']}: {check['check']}", soft_wrap=True)
+
+
+def _describe(name: str, data_dir: str | None) -> dict[str, Any]:
+    source, where = find_source(name), present(name, data_dir)
+    return {"name": source.name, "present": where is not None, "where": None if where is None else str(where),
+            "bytes": None if where is None else sum(f.stat().st_size for f in where.rglob("*") if f.is_file()),
+            "download_bytes": source.size, "licence": source.licence, "origin": source.origin}
+
+
+def _digits() -> dict[str, Any]:
+    import askew.data
+
+    size = Path(askew.data.__path__[0], "digits.npz").stat().st_size
+    return {"name": "digits", "present": True, "where": "embedded", "bytes": size, "download_bytes": 0,
+            "licence": "CC BY 4.0", "origin": "E. Alpaydin, C. Kaynak 1998, via scikit-learn"}

@@ -1,0 +1,101 @@
+"""`askew diagnose`: how skewed is a federation that already exists?"""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from askew.cli.common import AsJson, err, out, print_json
+from askew.core.population import Population
+from askew.diagnostics import skew
+from askew.diagnostics.skew_cost import SOURCE, expected_loss, verdict
+from askew.diagnostics.skew_table import CountsTable, read_counts
+
+app = typer.Typer()
+
+
+@app.command()
+def diagnose(
+    file: Annotated[Path, typer.Argument(help="A saved population (.npz), or a CSV file of client x class counts.")],
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it: .png, .svg or .pdf.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """How skewed is my federation, and what will it cost?
+
+    A CSV file has one row a client and one column a class, with the number of examples in each cell. A header row and a
+    first column of client names may be there. No example needs to be seen: counts are enough.
+
+    Examples:
+
+      askew diagnose clinics.csv
+
+      askew diagnose population.npz --plot skew.svg
+    """
+    from askew.report.population_plot import check_plot_path, plot_population
+
+    if plot is not None:
+        check_plot_path(plot)
+    table, reference = _read(file)
+    if plot is not None:
+        plot_population(plot, table.counts, reference=reference, class_names=table.classes, client_names=table.clients,
+                        title=file.name)
+        err.print(f"drawn in {plot}", soft_wrap=True, markup=False)
+    if as_json:
+        print_json(as_mapping(table, reference))
+    else:
+        _show(table, reference)
+
+
+def as_mapping(table: CountsTable, reference: np.ndarray | None) -> dict[str, Any]:
+    """All that `--json` prints."""
+    from askew.report.population_table import summary
+
+    counts = table.counts
+    facts = summary(counts, reference)
+    cost = expected_loss(facts["weighted_mean_emd"], counts.shape[1])
+    return {
+        **facts, "class_names": table.classes, "client_names": table.clients, "sizes": counts.sum(axis=1), "counts": counts,
+        "emd": skew.emd(counts, reference), "entropy": skew.entropy(counts),
+        "classes_per_client": skew.classes_per_client(counts),
+        "missing_classes": [table.classes[c] for c in skew.missing_classes(counts)],
+        "most_unusual": [table.clients[k] for k in skew.most_unusual(counts, reference)],
+        "expected_loss": {"points": cost.points, "at_emd": cost.table_emd, "scaled_to_10_classes": cost.scaled, "source": SOURCE},
+        "verdict": _verdict(facts),
+    }
+
+
+def _read(file: Path) -> tuple[CountsTable, np.ndarray | None]:
+    """The table of counts, and the class totals of the whole where the file knows them."""
+    if zipfile.is_zipfile(file) or (file.suffix == ".npz" and file.is_file()):
+        population = Population.load(file)
+        clients = [str(k) for k in range(population.num_clients)]
+        classes = [str(c) for c in range(population.num_classes)]
+        return CountsTable(clients, classes, population.counts), population.class_totals
+    return read_counts(file), None
+
+
+def _verdict(facts: dict[str, Any]) -> str:
+    return verdict(facts["mean_emd"], facts["weighted_mean_emd"], facts["classes"], facts["chance_emd"])
+
+
+def _show(table: CountsTable, reference: np.ndarray | None) -> None:
+    from askew.report.population_table import client_rows, summary, summary_rows
+
+    counts = table.counts
+    out.print(summary_rows(counts, reference))
+    missing = skew.missing_classes(counts)
+    if len(missing):
+        out.print(f"Nobody has an example of class {', '.join(table.classes[c] for c in missing)}.", markup=False)
+    lacking = int((skew.classes_per_client(counts) < counts.shape[1] - len(missing)).sum())
+    out.print(f"{lacking:,} of {len(counts):,} clients lack at least one class that others have.")
+    out.print()
+    out.print(client_rows(counts, reference, table.clients, skew.most_unusual(counts, reference), title="Most unusual clients"))
+    if counts.shape[1] <= 10:
+        out.print("classes: " + ", ".join(f"{c} {name}" if str(c) != name else name for c, name in enumerate(table.classes)),
+                  markup=False)
+    out.print()
+    out.print(_verdict(summary(counts, reference)), markup=False, style="bold")

@@ -1,0 +1,146 @@
+"""`askew partition`: make a federation and see how skewed it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+import askew.data
+import askew.partition
+from askew.cli.common import AsJson, DataDir, Seed, err, out, print_json
+from askew.core import registry
+from askew.core.dataset import Dataset, Source
+from askew.core.errors import AskewError
+from askew.core.population import Population
+from askew.core.recipe import parse_value
+from askew.core.registry import Spec
+from askew.diagnostics import skew
+
+app = typer.Typer()
+
+
+@app.command()
+def partition(
+    scheme: Annotated[str, typer.Option(help="A scheme by name, or a whole call: 'dirichlet(clients=100, alpha=0.1)'.")],
+    data: Annotated[str, typer.Option(help="The data set, by name or call.")] = "digits",
+    clients: Annotated[int | None, typer.Option(help="How many clients.")] = None,
+    alpha: Annotated[float | None, typer.Option(help="Dirichlet concentration: 0 one class each, inf all alike.")] = None,
+    emd: Annotated[float | None, typer.Option(help="Distance of each client from the whole, for the scheme emd.")] = None,
+    classes: Annotated[int | None, typer.Option(help="Classes a client, for classes_per_client and power_law.")] = None,
+    shards: Annotated[int | None, typer.Option(help="Shards a client, for shards.")] = None,
+    settings: Annotated[list[str] | None, typer.Option(
+        "--set", metavar="KEY=VALUE", help="Any other argument of the scheme, e.g. min_examples=5.")] = None,
+    server_share: Annotated[float | None, typer.Option(
+        help="Fraction of the examples that stays at the server, balanced over the classes.")] = None,
+    server_size: Annotated[int | None, typer.Option(help="How many of these the server uses (default: all).")] = None,
+    share: Annotated[float | None, typer.Option(
+        help="Portion of the server's examples that each client gets besides its own.")] = None,
+    seed: Seed = 0,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it: .png, .svg or .pdf.")] = None,
+    save: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep it: a .npz file for run and diagnose.")] = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a federation and see how skewed it is.
+
+    Examples:
+
+      askew partition --scheme dirichlet --clients 100 --alpha 0.1
+
+      askew partition --data cifar10 --scheme "shards(clients=10, shards_per_client=2)" --plot shards.png
+
+      askew partition --data mnist --scheme emd --clients 10 --emd 1.44 --save emd.npz
+    """
+    options = {"clients": clients, "alpha": alpha, "emd": emd, "classes": classes, "shards_per_client": shards}
+    spec = complete(scheme, {key: value for key, value in options.items() if value is not None} | _settings(settings))
+    hold_out = _check_server(server_share, server_size, share)
+    _check_files(plot, save)
+    loaded = askew.data.load(data, data_dir=data_dir)
+    population = askew.partition.draw(spec, Source.of(loaded), seed, hold_out=hold_out, share=share)
+    _write(population, loaded, plot, save)
+    if as_json:
+        print_json(as_mapping(population, loaded))
+    else:
+        _show(population, loaded)
+
+
+def complete(scheme: str, options: dict[str, Any]) -> Spec:
+    """The scheme with the options put into its call; an option beats what the call says."""
+    text = scheme.strip()
+    if options:
+        inner = str(Spec("", options))[1:-1]
+        head = text[:-1].rstrip() if text.endswith(")") else f"{text}("
+        text = f"{head}{'' if head.endswith(('(', ',')) else ', '}{inner})"
+    return registry.parse("partition", text)
+
+
+def as_mapping(population: Population, data: Dataset) -> dict[str, Any]:
+    """All that `--json` prints."""
+    from askew.report.population_table import summary
+
+    counts, totals = population.counts, population.class_totals
+    return {
+        "data": data.name, **population.describe(), **summary(counts, totals), "class_names": list(data.classes),
+        "class_totals": totals, "sizes": population.sizes, "counts": counts, "emd": skew.emd(counts, totals),
+        "entropy": skew.entropy(counts), "classes_per_client": skew.classes_per_client(counts), "groups": population.groups,
+        "validation_sizes": None if population.validation is None else population.validation.sizes,
+        "test_sizes": None if population.test is None else population.test.sizes,
+    }
+
+
+def _settings(settings: list[str] | None) -> dict[str, Any]:
+    values = {}
+    for setting in settings or []:
+        key, equals, text = setting.partition("=")
+        if not equals or not key.strip().isidentifier():
+            raise AskewError(f"--set takes key=value, got {setting!r}")
+        values[key.strip()] = None if text.strip().lower() == "none" else parse_value(text.strip())
+    return values
+
+
+def _check_server(fraction: float | None, size: int | None, share: float | None) -> tuple[float, int | None] | None:
+    for name, value in (("--server-size", size), ("--share", share)):
+        if value is not None and fraction is None:
+            raise AskewError(f"{name} {value} needs examples at the server; add --server-share 0.2, say")
+    return None if fraction is None else (fraction, size)
+
+
+def _check_files(plot: Path | None, save: Path | None) -> None:
+    """All that could go wrong with the files to write, before anything is done."""
+    from askew.report.population_plot import check_plot_path
+
+    if plot is not None:
+        check_plot_path(plot)
+    if save is not None and (save.is_dir() or not save.parent.is_dir()):
+        raise AskewError(f"--save {str(save)!r} is no file in an existing folder; make the folder, or name a file in it")
+
+
+def _write(population: Population, data: Dataset, plot: Path | None, save: Path | None) -> None:
+    from askew.report.population_plot import plot_population
+
+    if plot is not None:
+        plot_population(plot, population.counts, reference=population.class_totals, class_names=data.classes,
+                        title=f"{data.name}: {population.scheme}, seed {population.seed}")
+        err.print(f"drawn in {plot}", soft_wrap=True, markup=False)
+    if save is not None:
+        population.save(save)
+        err.print(f"kept in {save}", soft_wrap=True, markup=False)
+
+
+def _show(population: Population, data: Dataset) -> None:
+    from askew.report.population_table import MOST_ROWS, client_rows, summary_rows
+
+    number = population.num_clients
+    shown = np.arange(min(number, MOST_ROWS))
+    names = [str(k) for k in range(number)]
+    out.print(f"{data.name}: {population.scheme}, seed {population.seed}", markup=False, style="bold")
+    out.print(client_rows(population.counts, population.class_totals, names, shown))
+    if number > MOST_ROWS:
+        out.print(f"... and {number - MOST_ROWS:,} more")
+    out.print()
+    out.print(summary_rows(population.counts, population.class_totals))
+    if len(population.server):
+        out.print(f"The server keeps {len(population.server):,} examples.")

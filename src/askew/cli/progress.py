@@ -1,0 +1,36 @@
+"""A live line on stderr while a run trains; silence when nobody watches."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from askew.cli.common import err
+from askew.core.recipe import Recipe
+
+
+class RunProgress:
+    """Round, accuracy, loss and time left, for one run after the other."""
+
+    def __init__(self, total: int, label: str, quiet: bool = False) -> None:
+        self._bar = Progress(
+            TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TextColumn("{task.fields[seen]}"),
+            TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(), console=err, disable=quiet or not err.is_terminal,
+        )
+        self._id = self._bar.add_task(label, total=total, seen="")
+
+    def __enter__(self) -> RunProgress:
+        self._bar.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._bar.stop()
+
+    def label(self, text: str) -> None:
+        self._bar.update(self._id, description=text)
+
+    def on_round(self, record: dict[str, Any], recipe: Recipe) -> None:
+        seen = f"accuracy {record['accuracy']:.3f}  loss {record['loss']:.3f}" if "accuracy" in record else None
+        self._bar.update(self._id, advance=1, **({"seen": seen} if seen else {}))

@@ -1,0 +1,34 @@
+"""`askew resume`: go on with an interrupted run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from askew.cli.common import AsJson, DataDir
+from askew.cli.progress import RunProgress
+from askew.cli.run import Device, Engine, show
+from askew.simulate.run import resume as go_on
+from askew.simulate.run_folder import RunFolder
+
+app = typer.Typer()
+
+
+@app.command()
+def resume(
+    folder: Annotated[Path, typer.Argument(help="The run folder of an interrupted run.")],
+    engine: Engine = "auto",
+    device: Device = "cpu",
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Go on with an interrupted run; the result is the one it would have had without the break."""
+    run = RunFolder.open(folder)
+    recipe = run.recipe
+    with RunProgress(recipe.rounds, f"{recipe.name} on {recipe.data.name}") as progress:
+        for record in run.records():
+            progress.on_round(record, recipe)
+        result = go_on(folder, engine=engine, device=device, data_dir=data_dir, on_round=progress.on_round)
+    show(result, as_json)

@@ -1,0 +1,70 @@
+"""`askew run`: train one recipe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from askew.cli.common import AsJson, DataDir, err, out, print_json
+from askew.cli.progress import RunProgress
+from askew.recipes.load import load_recipe
+from askew.simulate.run import Result
+from askew.simulate.run import run as train
+from askew.simulate.run_folder import default_folder
+
+app = typer.Typer()
+Engine = Annotated[str, typer.Option(help="How rounds are computed: auto, sequential, ...")]
+Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, ...")]
+Settings = Annotated[list[str] | None, typer.Option(
+    "--set", metavar="KEY=VALUE", help="A field of the recipe (rounds=20) or an argument of one of its pieces (sgd.lr=0.05).")]
+
+
+@app.command()
+def run(
+    file: Annotated[Path | None, typer.Argument(help="A recipe in TOML; without one, FedAvg on the embedded digits.")] = None,
+    settings: Settings = None,
+    method: Annotated[str | None, typer.Option(help="A method of the papers, e.g. fednnnn or 'fedprox(mu=0.1)'.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of every random stream.")] = None,
+    folder: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="The run folder; else a new one under runs/.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run that DIR holds.")] = False,
+    engine: Engine = "auto",
+    device: Device = "cpu",
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train one recipe and keep the result in a run folder.
+
+    Examples:
+
+      askew run
+
+      askew run --method fednnnn --set rounds=30 --set sgd.lr=0.05
+
+      askew run experiment.toml --seed 1 --out runs/first
+    """
+    recipe = load_recipe(file, settings or [], method)
+    if seed is not None:
+        recipe = recipe.replace(seed=seed)
+    with RunProgress(recipe.rounds, f"{recipe.name} on {recipe.data.name}") as progress:
+        result = train(recipe, engine=engine, device=device, data_dir=data_dir, out=folder or default_folder(recipe),
+                       overwrite=overwrite, on_round=progress.on_round)
+    show(result, as_json)
+
+
+def show(result: Result, as_json: bool) -> None:
+    """The end of a run, for a person or for a program."""
+    rounds = len(result.records)
+    if as_json:
+        print_json({"accuracy": result.accuracy, "rounds": rounds, "seed": result.recipe.seed, "run": str(result.folder),
+                    "method": result.recipe.name, "loss": result.evaluations[-1]["loss"] if result.evaluations else None,
+                    "seconds": round(result.seconds, 3), "interrupted": result.interrupted})
+    else:
+        best = f", best {result.best['accuracy']:.2%} in round {result.best['round']}" if result.evaluations else ""
+        out.print(f"{result.recipe.name} on {result.recipe.data.name}: accuracy [bold]{result.accuracy:.2%}[/bold] after "
+                  f"{rounds} rounds{best}  ({result.seconds:.1f} s)")
+        out.print(f"run folder: {result.folder}")
+    if result.interrupted:
+        err.print(f"interrupted after {rounds} of {result.recipe.rounds} rounds; go on with: askew resume {result.folder}")
+        raise typer.Exit(130)

@@ -1,0 +1,245 @@
+"""The loop: sample, train, aggregate, evaluate, measure. It never learns an algorithm's name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from askew.core import rng
+from askew.core.cohort import Cohort
+from askew.core.errors import DivergedError
+from askew.core.probe import ModelState, Round, Setting
+from askew.core.transform import Context, Params, State, add, num_bytes
+from askew.simulate.evaluate import Verdict, device_accuracies
+from askew.simulate.sequential import Engine, Job
+from askew.simulate.task import Task, initial_model
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class GlobalModel:
+    """One model of the pool with the state of its server chain."""
+
+    model: ModelState
+    chain: State
+
+
+class Simulation:
+    """A federated training run, advanced one round at a time.
+
+    All randomness is a function of (seed, role, round, client), so a run that is resumed from `state` goes on exactly
+    as it would have without the break.
+    """
+
+    def __init__(self, task: Task, engine: Engine) -> None:
+        self.task = task
+        self.engine = engine
+        self.round = 0
+        start = initial_model(task)
+        self.models: dict[int, GlobalModel] = {0: GlobalModel(start, task.server.init(start.params))}
+        self.pool_state = task.pool.init(task.num_clients)
+        self._setting = Setting(
+            module=task.module, data=task.data, population=task.population, initial=start,
+            batch_size=task.recipe.batch_size, train=self._train_twin, predict=task.predict,
+        )
+        # One state a probe and model; a model that is new to a probe starts afresh.
+        self._probe_states: list[dict[int, Any]] = [{0: probe.init(self._setting)} for probe in task.probes]
+        self._needs = task.server.needs.union(*(probe.needs for probe in task.probes))
+
+    @property
+    def finished(self) -> bool:
+        return self.round >= self.task.recipe.rounds
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """All that a checkpoint must hold."""
+        return {"round": self.round, "pool": self.pool_state, "probes": self._probe_states,
+                "models": {number: {"params": m.model.params, "buffers": m.model.buffers, "chain": m.chain}
+                           for number, m in self.models.items()}}
+
+    @state.setter
+    def state(self, saved: Mapping[str, Any]) -> None:
+        self.round, self.pool_state, self._probe_states = saved["round"], saved["pool"], saved["probes"]
+        self.models = {number: GlobalModel(ModelState(m["params"], m["buffers"]), m["chain"])
+                       for number, m in saved["models"].items()}
+
+    def view(self, number: int = 0) -> ModelState:
+        """The model to evaluate and to use; FedNNNN's differs from the one that training goes on from."""
+        entry = self.models[number]
+        return ModelState(self.task.server.view(entry.model.params, entry.chain), entry.model.buffers)
+
+    def advance(self) -> Record:
+        """One round. Raises `DivergedError` and leaves all models as they were if an update is not finite."""
+        task, clients = self.task, self.task.sample(self.round)
+        trainers = task.pool.trainers(self.pool_state, clients)
+        jobs = [Job(number, client) for number, mine in trainers.items() for client in mine]
+        cohorts, losses, gathered = self._train(jobs)
+        record: Record = {"round": self.round + 1, "clients": len(clients), "train_loss": losses}
+        after = {number: self._aggregate(number, cohort) for number, cohort in cohorts.items()}
+        for number, cohort in cohorts.items():
+            record |= self._probe(number, cohort, after[number].model, gathered.get(number, {}))
+        record |= self._traffic(jobs)
+        self.models |= after
+        self.round += 1
+        if task.pool.needs_validation:
+            self._update_pool()
+        record |= task.pool.metrics(self.pool_state, None if task.population.groups is None else task.population.groups.tolist())
+        if self.round % task.recipe.evaluate_every == 0 or self.finished:
+            record |= self.evaluate()
+        return record
+
+    def evaluate(self) -> Record:
+        """Accuracy and loss now, as the recipe wants them judged."""
+        task = self.task
+        choice = np.asarray(task.pool.choice(self.pool_state))
+        numbers = sorted(set(choice.tolist()))
+        verdicts: dict[int, Verdict] = {number: task.evaluate(self.view(number)) for number in numbers}
+        devices = device_accuracies(verdicts, choice, task.population)
+        by_devices = task.recipe.judge == "devices" or (
+            task.recipe.judge == "auto" and (task.population.test is not None or task.pool.needs_validation))
+        share = {number: float((choice == number).mean()) for number in numbers}
+        result = {
+            "accuracy": float(devices.mean()) if by_devices else sum(share[n] * v.accuracy for n, v in verdicts.items()),
+            "loss": sum(share[n] * v.loss for n, v in verdicts.items()),
+            "device_accuracy_mean": float(devices.mean()), "device_accuracy_std": float(devices.std()),
+            "device_accuracy_min": float(devices.min()),
+        }
+        if task.population.groups is not None:
+            groups = task.population.groups
+            result["group_accuracy"] = [float(devices[groups == g].mean()) for g in np.unique(groups)]
+        if not math.isfinite(result["loss"]):
+            raise DivergedError(f"round {self.round}: the loss on the test data is {result['loss']}; {self._hint()}")
+        return result
+
+    def device_accuracies(self) -> np.ndarray:
+        """Each client's accuracy with the model it would use now."""
+        choice = np.asarray(self.task.pool.choice(self.pool_state))
+        verdicts = {number: self.task.evaluate(self.view(number)) for number in sorted(set(choice.tolist()))}
+        return device_accuracies(verdicts, choice, self.task.population)
+
+    def _train(self, jobs: list[Job]) -> tuple[dict[int, Cohort], float, dict[int, dict[int, Any]]]:
+        """Local training of all jobs; their updates stream into one cohort a model."""
+        task = self.task
+        starts = {number: entry.model for number, entry in self.models.items()}
+        cohorts: dict[int, Cohort] = {}
+        gathered: dict[int, dict[int, Any]] = {}
+        losses = []
+        sizes = task.population.sizes
+        weigh = task.server.weigh
+        assert weigh is not None, "check_order saw a piece that averages"
+        observers = [(i, probe.observe) for i, probe in enumerate(task.probes) if probe.observe]
+        for chunk in self.engine.train(starts, jobs, self.round):
+            losses.append(chunk.losses)
+            for number in dict.fromkeys(job.model for job in chunk.jobs):
+                at = [i for i, job in enumerate(chunk.jobs) if job.model == number]
+                clients = [chunk.jobs[i].client for i in at]
+                start = starts[number]
+                if number not in cohorts:
+                    cohorts[number] = Cohort(start.params, self._needs, start.buffers)
+                    gathered[number] = dict.fromkeys((i for i, _ in observers))
+                whole = len(at) == len(chunk.jobs)
+                updates = chunk.updates if whole else {name: v[at] for name, v in chunk.updates.items()}
+                buffers = chunk.buffers if whole else {name: v[at] for name, v in chunk.buffers.items()}
+                scores = torch.tensor(task.pool.scores(self.pool_state, number, clients), dtype=torch.float64)
+                weights = weigh(torch.tensor(sizes[clients], dtype=torch.float64), scores).to(task.device)
+                cohorts[number].add(updates, weights, clients, buffers)
+                for i, observe in observers:
+                    for k in range(len(at)):
+                        local = ModelState({name: start.params[name] + v[k] for name, v in updates.items()},
+                                           {name: v[k] for name, v in buffers.items()})
+                        gathered[number][i] = observe(self._setting, local, gathered[number][i])
+        for number, cohort in cohorts.items():
+            bad = cohort.not_finite()
+            if bad:
+                shown = ", ".join(map(str, bad[:5])) + (" ..." if len(bad) > 5 else "")
+                raise DivergedError(f"round {self.round + 1}: the update of client{'s' if len(bad) > 1 else ''} {shown} is not "
+                                    f"finite{f' (model {number})' if len(cohorts) > 1 else ''}; {self._hint()}")
+        return cohorts, float(torch.cat(losses).mean()), gathered
+
+    def _aggregate(self, number: int, cohort: Cohort) -> GlobalModel:
+        """The server chain on one model; buffers are averaged beside it."""
+        task, entry = self.task, self.models[number]
+        buffers = cohort.buffers
+
+        def train(params: Params, epochs: int) -> Params:
+            nonlocal buffers
+            trained = task.train_pooled(ModelState(params, buffers), task.population.server, epochs=epochs,
+                                        role=f"server/{number}", number=self.round, round=self.round)
+            buffers = trained.buffers
+            return trained.params
+
+        with torch.no_grad():
+            ctx = Context(params=entry.model.params, start=entry.model.params, round=self.round, cohort=cohort,
+                          key=rng.key(task.recipe.seed, "server", self.round, number).to(task.device), train=_with_grad(train))
+            u, chain = task.server.update({}, entry.chain, ctx)
+            return GlobalModel(ModelState(add(entry.model.params, u), buffers), chain)
+
+    def _update_pool(self) -> None:
+        task = self.task
+        accuracies = self._validate()
+        key = rng.key(task.recipe.seed, "pool", self.round)
+        self.pool_state, changes = task.pool.after_round(self.pool_state, accuracies, self.round, key)
+        for parent, child in changes.clones:
+            self.models[child] = self.models[parent]  # values are never changed in place: sharing is copying
+        for number in changes.deleted:
+            del self.models[number]
+
+    def _validate(self) -> list[dict[int, float]]:
+        """The accuracy of each model that a client keeps on the client's validation examples."""
+        task = self.task
+        assert task.population.validation is not None, "build_task checked that"
+        keeps = task.pool.keeps(self.pool_state)
+        result: list[dict[int, float]] = [{} for _ in keeps]
+        for number in sorted({n for mine in keeps for n in mine}):
+            users = [client for client, mine in enumerate(keeps) if number in mine]
+            parts = [torch.from_numpy(task.population.validation[client]) for client in users]
+            index = torch.cat(parts).to(task.device)
+            right = (task.predict(self.view(number), task.data.train.x[index]) == task.data.train.y[index]).float().cpu()
+            for client, mine in zip(users, right.split([len(p) for p in parts]), strict=True):
+                result[client][number] = float(mine.mean())
+        return result
+
+    def _probe(self, number: int, cohort: Cohort, after: ModelState, gathered: dict[int, Any]) -> Record:
+        """Probes read the first model under its plain names, further ones with the model's number in front."""
+        record: Record = {}
+        for i, probe in enumerate(self.task.probes):
+            seen = Round(self.round + 1, self.models[number].model, after, cohort, cohort.clients)
+            states = self._probe_states[i]
+            state = states[number] if number in states else probe.init(self._setting)
+            values, states[number] = probe.read(self._setting, seen, state, gathered.get(i))
+            record |= {name if number == 0 else f"model {number}: {name}": value for name, value in values.items()}
+        return record
+
+    def _traffic(self, jobs: list[Job]) -> Record:
+        """Bytes sent in this round: each job fetches one model and returns one."""
+        down = up = 0
+        for job in jobs:
+            model = self.models[job.model].model
+            rest = num_bytes(model.buffers)
+            down += (self.task.server.payload or num_bytes)(model.params) + rest
+            up += (self.task.upload.payload or num_bytes)(model.params) + rest
+        return {"bytes_down": down, "bytes_up": up}
+
+    def _train_twin(self, model: ModelState, indices: np.ndarray, batch_size: int, round: int) -> ModelState:
+        return self.task.train_pooled(model, indices, epochs=self.task.recipe.epochs, role="twin", number=round,
+                                      batch_size=batch_size, round=round)
+
+    def _hint(self) -> str:
+        rate = next((spec.args["lr"] for spec in self.task.recipe.step if "lr" in spec.args), None)
+        return "lower the learning rate" + (f" (sgd.lr is {rate})" if rate is not None else "")
+
+
+def _with_grad(function: Callable[[Params, int], Params]) -> Callable[[Params, int], Params]:
+    """Training inside the server chain, which otherwise runs without gradients."""
+
+    def call(params: Params, epochs: int) -> Params:
+        with torch.enable_grad():
+            return function(params, epochs)
+
+    return call

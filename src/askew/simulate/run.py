@@ -1,0 +1,194 @@
+"""Run a recipe to its end: the one call behind `askew run`, `askew resume` and `askew.run`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from askew.core.dataset import Dataset
+from askew.core.errors import DivergedError
+from askew.core.population import Population
+from askew.core.recipe import Recipe
+from askew.simulate.engines import make_engine
+from askew.simulate.loop import Record, Simulation
+from askew.simulate.run_folder import RunFolder, describe_environment
+from askew.simulate.task import Task, build_task
+
+CHECKPOINT_SECONDS = 60.0  # at most this much work is lost to a power cut; Ctrl-C loses none
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run came to.
+
+    Args:
+        records: one a round; those of evaluated rounds have `accuracy` and `loss`.
+        model: weights and buffers of the model to use.
+        interrupted: whether it was stopped before its last round.
+        folder: where it was written, if it was.
+    """
+
+    recipe: Recipe
+    records: list[Record]
+    model: dict[str, Tensor]
+    seconds: float
+    interrupted: bool = False
+    folder: Path | None = None
+    simulation: Simulation | None = field(default=None, repr=False)
+
+    @property
+    def evaluations(self) -> list[Record]:
+        return [record for record in self.records if "accuracy" in record]
+
+    @property
+    def accuracy(self) -> float:
+        """At the last evaluation."""
+        return float(self.evaluations[-1]["accuracy"]) if self.evaluations else float("nan")
+
+    @property
+    def best(self) -> Record:
+        """The evaluated round with the highest accuracy."""
+        return max(self.evaluations, key=lambda record: record["accuracy"])
+
+    def rounds_to(self, target: float) -> int | None:
+        """The first round that reached an accuracy."""
+        return next((record["round"] for record in self.evaluations if record["accuracy"] >= target), None)
+
+    def total(self, name: str) -> float:
+        """The sum of a number over all rounds, such as `bytes_up`."""
+        return sum(record.get(name, 0) for record in self.records)
+
+
+def run(recipe: Recipe, *, data: Dataset | None = None, population: Population | None = None, model: nn.Module | None = None,
+        engine: str = "auto", device: str = "cpu", data_dir: str | None = None, out: str | Path | None = None,
+        overwrite: bool = False, on_round: Callable[[Record, Recipe], None] | None = None) -> Result:
+    """Train a recipe.
+
+    Args:
+        recipe: what to do.
+        data, population, model: objects of your own in place of what the recipe names.
+        engine: how rounds are computed: "auto", or one of `askew.simulate.engines.ENGINES`.
+        device: "cpu", "cuda", ...
+        data_dir: where data sets lie.
+        out: a folder for the run; nothing is written without one.
+        overwrite: replace a run that the folder holds.
+        on_round: called with each round's record.
+
+    Returns:
+        the result; on Ctrl-C, what there is so far.
+
+    Example:
+        >>> result = askew.run(askew.fedavg(rounds=10))
+        >>> result.accuracy
+    """
+    if out is not None:
+        RunFolder.check_free(Path(out), overwrite)
+    task = build_task(recipe, data=data, population=population, model=model, device=device, data_dir=data_dir)
+    simulation = Simulation(task, make_engine(engine, task))
+    folder = None
+    if out is not None:
+        given = {name: type(value).__name__ for name, value in (("data", data), ("population", population), ("model", model))
+                 if value is not None}
+        environment = describe_environment(device, engine=simulation.engine.name, data_dir=data_dir, replaced=given)
+        folder = RunFolder.create(Path(out), recipe, environment, overwrite)
+    return _drive(simulation, folder, [], on_round)
+
+
+def resume(path: str | Path, *, data: Dataset | None = None, population: Population | None = None,
+           model: nn.Module | None = None, engine: str = "auto", device: str = "cpu", data_dir: str | None = None,
+           on_round: Callable[[Record, Recipe], None] | None = None) -> Result:
+    """Go on with an interrupted run; the result is the one it would have had without the break."""
+    folder = RunFolder.open(Path(path))
+    saved = folder.load_checkpoint()
+    task = build_task(folder.recipe, data=data, population=population, model=model, device=device,
+                      data_dir=data_dir or folder.environment.get("data_dir"))
+    simulation = Simulation(task, make_engine(engine, task))
+    simulation.state = _to_device(saved, task.device)
+    return _drive(simulation, folder, folder.records(), on_round)
+
+
+def _drive(simulation: Simulation, folder: RunFolder | None, records: list[Record],
+           on_round: Callable[[Record, Recipe], None] | None) -> Result:
+    task = simulation.task
+    began = last_save = time.monotonic()
+    interrupted = False
+    rng_state = torch.get_rng_state()
+    try:
+        while not simulation.finished:
+            record = simulation.advance()
+            records.append(record)
+            if folder:
+                folder.append(record)
+                if time.monotonic() - last_save > CHECKPOINT_SECONDS:
+                    folder.save_checkpoint(simulation.state)
+                    last_save = time.monotonic()
+            if on_round:
+                on_round(record, task.recipe)
+    except KeyboardInterrupt:
+        interrupted = True
+        # A round that was under way left no trace in the simulation; one that was done is in the records.
+        records = records[: simulation.round]
+    except DivergedError as error:
+        if folder:
+            _write_end(simulation, folder, records, time.monotonic() - began, stopped=str(error))
+        raise
+    finally:
+        torch.set_rng_state(rng_state)
+    seconds = time.monotonic() - began
+    if folder:
+        if interrupted:
+            folder.save_checkpoint(simulation.state)
+        else:
+            folder.drop_checkpoint()
+        _write_end(simulation, folder, records, seconds, stopped="interrupted" if interrupted else None)
+    model = simulation.view(_most_used(simulation))
+    return Result(task.recipe, records, {**model.params, **model.buffers}, seconds, interrupted, folder.path if folder else None,
+                  simulation)
+
+
+def _write_end(simulation: Simulation, folder: RunFolder, records: list[Record], seconds: float, stopped: str | None) -> None:
+    """Weights and summary."""
+    first = _most_used(simulation)
+    for number, entry in simulation.models.items():
+        view = simulation.view(number)
+        suffix = "" if number == first else f"-{number}"
+        folder.save_weights(f"model{suffix}", {**view.params, **view.buffers})
+        if any(view.params[name] is not v for name, v in entry.model.params.items()):
+            folder.save_weights(f"training{suffix}", {**entry.model.params, **entry.model.buffers})
+    evaluated = [record for record in records if "accuracy" in record]
+    last = evaluated[-1] if evaluated else {}
+    summary: dict[str, Any] = {
+        "name": simulation.task.recipe.name, "accuracy": last.get("accuracy"), "loss": last.get("loss"),
+        "best_accuracy": max((r["accuracy"] for r in evaluated), default=None), "rounds": simulation.round,
+        "seed": simulation.task.recipe.seed, "seconds": round(seconds, 3), "stopped": stopped,
+        "bytes_up": sum(r["bytes_up"] for r in records), "bytes_down": sum(r["bytes_down"] for r in records),
+        "population": dict(simulation.task.population.describe()),
+    }
+    if len(simulation.models) > 1:
+        summary["models"] = sorted(simulation.models)
+        summary["choice"] = list(simulation.task.pool.choice(simulation.pool_state))
+    folder.save_summary(summary)
+
+
+def _most_used(simulation: Simulation) -> int:
+    choice = list(simulation.task.pool.choice(simulation.pool_state))
+    return max(sorted(set(choice)), key=choice.count)
+
+
+def _to_device(value: Any, device: torch.device) -> Any:
+    if isinstance(value, Tensor):
+        return value.to(device)
+    if isinstance(value, dict):
+        return {key: _to_device(item, device) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_to_device(item, device) for item in value)
+    return value
+
+
+__all__ = ["Result", "Task", "resume", "run"]

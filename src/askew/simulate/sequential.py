@@ -1,0 +1,76 @@
+"""One client at a time: the reference engine, easy to read and to debug, and on CPUs the fast one for conv nets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from askew.core import rng
+from askew.core.probe import ModelState
+from askew.core.transform import Context, Params, Transform, subtract
+from askew.simulate.local import UPLOAD, train_locally
+from askew.simulate.task import Task
+
+
+@dataclass(frozen=True)
+class Job:
+    """One client training one global model for one round."""
+
+    model: int
+    client: int
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Finished jobs; updates, buffers and losses are stacked along a first axis in the order of `jobs`."""
+
+    jobs: Sequence[Job]
+    updates: Params
+    buffers: Params
+    losses: Tensor
+
+
+class Engine(Protocol):
+    """How a round's local training is computed. All engines give the same result."""
+
+    name: str
+
+    def train(self, models: Mapping[int, ModelState], jobs: Sequence[Job], round: int) -> Iterator[Chunk]:
+        """Train all jobs, each from its model, and yield them in chunks, in any order."""
+        ...
+
+
+class Sequential:
+    """The reference engine."""
+
+    name = "sequential"
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+
+    def train(self, models: Mapping[int, ModelState], jobs: Sequence[Job], round: int) -> Iterator[Chunk]:
+        task, recipe = self.task, self.task.recipe
+        for job in jobs:
+            start = models[job.model]
+            # The stream does not name the model: under FedCD all models see a client's batches in the same order.
+            stream = rng.key(recipe.seed, "client", round, job.client).to(task.device)
+            trained, loss = train_locally(
+                task.module, start, task.data.train, task.indices_of(job.client), task.step, task.prepare,
+                epochs=recipe.epochs, batch_size=recipe.batch_size, stream=stream, round=round,
+            )
+            u = upload(task.upload, subtract(trained.params, start.params), start.params, round, stream)
+            yield Chunk([job], {name: v[None] for name, v in u.items()},
+                        {name: v[None] for name, v in trained.buffers.items()}, loss[None])
+
+
+def upload(transform: Transform, u: Params, start: Params, round: int, stream: Tensor) -> Params:
+    """What of a client's update reaches the server."""
+    if not transform.parts:
+        return u
+    with torch.no_grad():
+        ctx = Context(params=start, start=start, round=round, key=rng.fold(stream, UPLOAD))
+        return transform.update(u, transform.init(start), ctx)[0]

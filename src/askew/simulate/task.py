@@ -1,0 +1,217 @@
+"""A recipe made concrete: data on the device, a drawn population, a network, composed transforms, all checked."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import askew.client
+import askew.data
+import askew.diagnostics
+import askew.models
+import askew.partition
+import askew.pool
+import askew.server
+import askew.simulate.starts  # noqa: F401  (these imports file all pieces under their names)
+from askew.core import registry, rng
+from askew.core.dataset import Dataset, Source
+from askew.core.errors import AskewError
+from askew.core.pool import Pool
+from askew.core.population import Population
+from askew.core.preprocess import Preprocess, pipeline
+from askew.core.probe import ModelState, Probe
+from askew.core.recipe import Recipe
+from askew.core.transform import Plan, Transform, chain, check_order
+from askew.simulate.evaluate import Verdict, evaluate, predict_classes
+from askew.simulate.local import train_locally
+
+
+@dataclass(frozen=True)
+class Task:
+    """Everything a round needs, built and checked once.
+
+    Args:
+        module: the network; its own weights are scratch space, the state of a run lives in `ModelState`s.
+        step: a client's local step.
+        optimiser: the piece of `step` that turns a gradient into an update, for training at the server.
+        server: the server's chain.
+        prepare: preprocessing as one function.
+    """
+
+    recipe: Recipe
+    data: Dataset
+    population: Population
+    module: nn.Module
+    step: Transform
+    optimiser: Transform
+    upload: Transform
+    server: Transform
+    pool: Pool
+    probes: tuple[Probe, ...]
+    prepare: Preprocess
+    device: torch.device
+
+    @property
+    def num_clients(self) -> int:
+        return self.population.num_clients
+
+    @property
+    def cohort_size(self) -> int:
+        return cohort_size(self.recipe.fraction, self.num_clients)
+
+    @cached_property
+    def client_indices(self) -> Tensor:
+        """All clients' training indices end to end, on the device."""
+        return torch.from_numpy(self.population.train.indices).to(self.device)
+
+    def indices_of(self, client: int) -> Tensor:
+        low, high = self.population.train.offsets[client : client + 2]
+        return self.client_indices[int(low) : int(high)]
+
+    def sample(self, round: int) -> list[int]:
+        """The clients that train in a round, sorted; the cost does not grow with the population."""
+        return rng.choose(rng.key(self.recipe.seed, "sample", round), self.num_clients, self.cohort_size).tolist()
+
+    def train_pooled(self, model: ModelState, indices: np.ndarray, *, epochs: int, role: str, number: int,
+                     batch_size: int | None = None, round: int = 0) -> ModelState:
+        """Train one model on these training examples with the clients' optimiser alone.
+
+        Args:
+            role, number: name the random stream.
+            round: for the learning rate's decay.
+        """
+        trained, _ = train_locally(
+            self.module, model, self.data.train, torch.from_numpy(indices).to(self.device), self.optimiser, self.prepare,
+            epochs=epochs, batch_size=self.recipe.batch_size if batch_size is None else batch_size,
+            stream=rng.key(self.recipe.seed, role, number).to(self.device), round=round,
+        )
+        return trained
+
+    def evaluate(self, model: ModelState) -> Verdict:
+        return evaluate(self.module, model, self.data.test, self.prepare, self.data.num_classes)
+
+    def accuracy(self, model: ModelState) -> float:
+        return self.evaluate(model).accuracy
+
+    def predict(self, model: ModelState, x: Tensor) -> Tensor:
+        return predict_classes(self.module, model, x, self.prepare)
+
+
+def cohort_size(fraction: float, num_clients: int) -> int:
+    """m = max(C K, 1), rounded."""
+    return max(1, round(fraction * num_clients))
+
+
+def build_task(recipe: Recipe, *, data: Dataset | None = None, population: Population | None = None,
+               model: nn.Module | None = None, device: str | torch.device = "cpu", data_dir: str | None = None) -> Task:
+    """Load, draw, build and check all that a recipe names; objects given here take the place of what it names.
+
+    Args:
+        data: a data set of your own.
+        population: a federation of your own.
+        model: any `torch.nn.Module` from inputs to class scores; it is copied, and its weights are the start.
+        data_dir: where data sets lie.
+    """
+    device = torch.device(device)
+    if data is None:
+        data = registry.build("data", recipe.data, data_dir=data_dir)
+    if population is None:
+        population = draw_population(recipe, data)
+    elif recipe.validation and population.validation is None:
+        population = askew.partition.with_validation(population, recipe.validation, data.train.y.numpy(), recipe.seed)
+    _check_population(population, data)
+    prepare = pipeline([registry.build("preprocess", spec, data=data) for spec in recipe.preprocess])
+    data = data.to(device)
+    module = _build_module(recipe, data, prepare, model).to(device)
+    parts = {place: _pieces(kind, getattr(recipe, place))
+             for place, kind in (("step", "client"), ("upload", "upload"), ("server", "server"))}
+    pool: Pool = registry.build("pool", recipe.pool)
+    task = Task(
+        recipe=recipe, data=data, population=population, module=module, step=chain(*parts["step"]),
+        optimiser=next((p for p in parts["step"] if p.acts_on == "source"), chain()), upload=chain(*parts["upload"]),
+        server=chain(*parts["server"]), pool=pool, probes=tuple(registry.build("probe", spec) for spec in recipe.probes),
+        prepare=prepare, device=device,
+    )
+    check_order(parts["step"], "step", "sgd(lr=0.1)")
+    check_order(parts["server"], "server", "mean()")
+    plan = Plan(cohort_size=task.cohort_size, server_examples=len(population.server))
+    for composed in (task.step, task.upload, task.server):
+        composed.check(plan)
+    if pool.needs_validation and population.validation is None:
+        raise AskewError(f"pool: {pool.spec.name if pool.spec else 'it'} scores models on validation data that the "
+                         "devices do not have; set validation = 0.2, or use a population with archetypes")
+    _check_output(task)
+    return task
+
+
+def draw_population(recipe: Recipe, data: Dataset) -> Population:
+    """The federation that a recipe describes."""
+    population = askew.partition.draw(
+        recipe.population, Source.of(data), recipe.seed,
+        hold_out=(recipe.hold_out, recipe.hold_out_use or None) if recipe.hold_out else None,
+        share=recipe.share or None,
+    )
+    if recipe.validation and population.validation is None:
+        population = askew.partition.with_validation(population, recipe.validation, data.train.y.cpu().numpy(), recipe.seed)
+    return population
+
+
+def initial_model(task: Task) -> ModelState:
+    """The weights that round 1 begins with."""
+    fresh = ModelState(
+        {name: _layout(p.detach()).clone() for name, p in task.module.named_parameters() if p.requires_grad},
+        {name: b.detach().clone() for name, b in task.module.named_buffers()},
+    )
+    return registry.build("start", task.recipe.start).make(task, fresh)
+
+
+def _layout(v: Tensor) -> Tensor:
+    """Convolution weights in channels-last order: on CPUs twice as fast, elsewhere no loss."""
+    return v.to(memory_format=torch.channels_last) if v.ndim == 4 and v.device.type == "cpu" else v
+
+
+def _pieces(kind: str, specs: Sequence[Any]) -> list[Transform]:
+    return [registry.build(kind, spec) for spec in specs]
+
+
+def _build_module(recipe: Recipe, data: Dataset, prepare: Preprocess, model: nn.Module | None) -> nn.Module:
+    if model is not None:
+        return copy.deepcopy(model).train()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(rng.int_seed(recipe.seed, "initial weights"))
+        built: nn.Module = registry.build("model", recipe.model, input_shape=prepare.shape(data.input_shape),
+                                          num_classes=data.num_classes)
+    return built.train()
+
+
+def _check_population(population: Population, data: Dataset) -> None:
+    for name, part, size in (("train", population.train, len(data.train)), ("test", population.test, len(data.test)),
+                             ("validation", population.validation, len(data.train))):
+        if part is not None and len(part.indices) and int(part.indices.max()) >= size:
+            raise AskewError(f"population: {name} index {int(part.indices.max())} is outside the {size} examples of "
+                             f"{data.name}; it was drawn for other data")
+
+
+def _check_output(task: Task) -> None:
+    """One forward pass on two examples: the network must take the inputs and give one score a class."""
+    x = task.prepare.apply(task.data.train.x[:2], None)
+    try:
+        with torch.no_grad():
+            task.module.eval()
+            scores = task.module(x)
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        line = str(error).strip().splitlines()[0]
+        raise AskewError(f"model: the network does not take inputs of shape {tuple(x.shape[1:])}: {line}") from None
+    finally:
+        task.module.train()
+    if not isinstance(scores, Tensor) or scores.ndim != 2 or scores.shape[1] != task.data.num_classes:
+        got = tuple(scores.shape[1:]) if isinstance(scores, Tensor) else type(scores).__name__
+        raise AskewError(f"model: the network gives {got} outputs an example, but {task.data.name} has "
+                         f"{task.data.num_classes} classes; the last layer must have {task.data.num_classes} outputs")
