@@ -1,0 +1,104 @@
+"""Your own images: one folder a class."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from askew.core.dataset import Dataset, Examples
+from askew.core.errors import AskewError
+from askew.core.registry import piece
+from askew.data.split import stratified_split
+
+ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm")
+
+
+@piece("data")
+def image_folder(path: str, size: int | None = None, test_fraction: float = 0.2) -> Dataset:
+    """Images in PATH/train/CLASS/ and PATH/test/CLASS/, or in PATH/CLASS/ with a test set held out.
+
+    Args:
+        path: the folder. Images may lie at any depth below their class.
+        size: resize every image to size x size pixels (bilinear, antialiased; the shape is not kept). Without it all
+            images must already have one size.
+        test_fraction: share held out for the test, in equal proportions of each class, where there is no test folder.
+
+    Returns:
+        A data set of uint8 inputs: [N, 1, H, W] if all images are grey, else [N, 3, H, W]. It is named after the
+        folder; classes are the names of the class folders in alphabetical order.
+
+    Example:
+        >>> data = image_folder("leaves", size=64)
+    """
+    if size is not None and size < 1:
+        raise AskewError(f"image_folder: size must be at least 1 pixel, not {size}")
+    root = Path(path).expanduser()
+    if not root.is_dir():
+        raise AskewError(f"no folder {path!r}; give a folder with one folder of images a class")
+    name = root.resolve().name
+    if (root / "train").is_dir() and (root / "test").is_dir():
+        files = [_find(root / "train"), _find(root / "test")]
+        classes = tuple(sorted({label for split in files for _, label in split}))
+        images = _read([file for split in files for file, _ in split], size)
+        labels = [_number(split, classes) for split in files]
+        first = len(files[0])
+        return Dataset(name, Examples(images[:first], labels[0]), Examples(images[first:], labels[1]), classes)
+    found = _find(root)
+    classes = tuple(sorted({label for _, label in found}))
+    images, label = _read([file for file, _ in found], size), _number(found, classes)
+    train, test = stratified_split(label.numpy(), test_fraction)
+    return Dataset(name, Examples(images[train], label[train]), Examples(images[test], label[test]), classes)
+
+
+def _find(root: Path) -> list[tuple[Path, str]]:
+    """(file, class) of every image below the class folders, in a fixed order."""
+    found = []
+    for folder in sorted(entry for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith(".")):
+        for where, inner, files in os.walk(folder):
+            inner.sort()
+            images = sorted(file for file in files if file.lower().endswith(ENDINGS) and not file.startswith("."))
+            found += [(Path(where, file), folder.name) for file in images]
+    if not found:
+        raise AskewError(f"{root}: no images in its folders; put them in {root / 'CLASS'} as .png, .jpg, ...")
+    return found
+
+
+def _number(found: list[tuple[Path, str]], classes: tuple[str, ...]) -> Tensor:
+    position = {label: i for i, label in enumerate(classes)}
+    return torch.tensor([position[label] for _, label in found])
+
+
+def _read(files: list[Path], size: int | None) -> Tensor:
+    """All images as uint8 [N, C, H, W]."""
+    pixels = [_read_one(file, size) for file in files]
+    shape = pixels[0].shape[:2]
+    for file, image in zip(files, pixels, strict=True):
+        if image.shape[:2] != shape:
+            raise AskewError(f"{file} is {image.shape[1]} x {image.shape[0]} pixels, {files[0]} is {shape[1]} x "
+                             f"{shape[0]}; give size=... to bring all to one size")
+    channels = max(image.shape[2] for image in pixels)
+    images = np.empty((len(files), channels, *shape), np.uint8)
+    for i, image in enumerate(pixels):
+        images[i] = image.transpose(2, 0, 1)  # grey among coloured images: the one channel fills all three
+    return torch.from_numpy(images)
+
+
+def _read_one(file: Path, size: int | None) -> np.ndarray:
+    """One image as uint8 [H, W, 1 or 3]."""
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(file) as image:
+            plain = image.convert("L" if image.mode in ("1", "L") else "RGB")
+            if size is not None:
+                plain = plain.resize((size, size), Image.Resampling.BILINEAR)
+            pixels = np.asarray(plain)
+    except UnidentifiedImageError:
+        raise AskewError(f"{file} is not an image that can be read; remove or replace it") from None
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise AskewError(f"{file} cannot be read as an image ({error}); remove or replace it") from None
+    return pixels[:, :, None] if pixels.ndim == 2 else pixels

@@ -1,0 +1,66 @@
+"""Labels as people write them (numbers or words) to labels as networks need them (0, 1, ...)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from askew.core.errors import AskewError
+
+
+def encode_labels(where: str, *splits: Sequence[Any] | np.ndarray) -> tuple[list[Tensor], tuple[str, ...]]:
+    """Number the distinct labels in order: numbers by value, words by the alphabet.
+
+    Args:
+        where: what to call the labels in an error.
+        splits: labels of the training examples, of the test examples, ...; whole numbers or words throughout.
+
+    Returns:
+        One int64 tensor a split, and the names of the classes.
+
+    Example:
+        >>> encode_labels("colour", ["red", "blue"], ["red"])
+        ([tensor([1, 0]), tensor([1])], ('blue', 'red'))
+    """
+    arrays = [_plain(where, np.asarray(split)) for split in splits]
+    if len({array.dtype.kind for array in arrays}) > 1:
+        raise AskewError(f"{where}: numbers in one split and words in the other; write them alike")
+    classes, codes = np.unique(np.concatenate(arrays), return_inverse=True)
+    ends = np.cumsum([len(array) for array in arrays])[:-1]
+    return [torch.from_numpy(part.astype(np.int64)) for part in np.split(codes, ends)], tuple(map(str, classes))
+
+
+def _plain(where: str, values: np.ndarray) -> np.ndarray:
+    """A vector of int64 or of str."""
+    if values.ndim == 2 and values.shape[1] == 1:  # a column is a vector
+        values = values[:, 0]
+    if values.ndim != 1:
+        raise AskewError(f"{where}: one label an example is needed, not an array of shape {values.shape}")
+    if values.dtype.kind == "O":
+        values = _unwrap(where, values)
+    if values.dtype.kind == "f":
+        bad = np.flatnonzero(~np.isfinite(values) | (values != np.round(values)))
+        if len(bad):
+            raise AskewError(f"{where}: label {values[bad[0]]} of example {bad[0]} is no class; "
+                             "labels must be whole numbers or words")
+    if values.dtype.kind in "biuf":
+        return values.astype(np.int64)
+    if values.dtype.kind in "US":
+        return values.astype(str)
+    raise AskewError(f"{where}: labels of type {values.dtype} cannot be read; labels must be whole numbers or words")
+
+
+def _unwrap(where: str, values: np.ndarray) -> np.ndarray:
+    """Python objects as an array of a plain type; an absent label is refused."""
+    absent = [i for i, value in enumerate(values) if value is None]
+    if absent:
+        raise AskewError(f"{where}: example {absent[0]} has no label; give it one or leave it out")
+    kinds = {type(value) for value in values}
+    if len(kinds) > 1 or not kinds <= {str, int, float, bool}:
+        raise AskewError(f"{where}: labels of types {', '.join(sorted(kind.__name__ for kind in kinds))}; "
+                         "labels must be whole numbers or words throughout")
+    return np.array(values.tolist())

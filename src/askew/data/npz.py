@@ -1,0 +1,106 @@
+"""Your own arrays from one numpy file."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from askew.core.dataset import Dataset, Examples
+from askew.core.errors import AskewError
+from askew.core.registry import piece
+from askew.data.labels import encode_labels
+from askew.data.split import stratified_split
+
+
+@piece("data")
+def npz(path: str, test_fraction: float = 0.2) -> Dataset:
+    """Arrays saved by `numpy.savez`: `x_train`, `y_train`, `x_test`, `y_test`, or `x` and `y` to be split here.
+
+    Inputs are [N, features], images [N, height, width] or [N, channels, height, width]; uint8 is taken to mean 0..255.
+    Optional: `clients` (or `clients_train` and `clients_test`), the natural owner of each example.
+
+    Args:
+        path: the file.
+        test_fraction: share of the examples held out for the test, in equal proportions of each class; only where the
+            file has no test examples of its own.
+
+    Returns:
+        A data set named after the file; classes are the distinct labels in order.
+
+    Example:
+        >>> np.savez("mine.npz", x=np.zeros((10, 3)), y=np.arange(10) % 2)
+        >>> len(npz("mine.npz").test)
+        2
+    """
+    arrays = _read(path)
+    name = Path(path).stem
+    if "x" in arrays and "y" in arrays:
+        x, (codes,), classes = _inputs(path, "x", arrays), *_labels(path, arrays, "y")
+        _same_length(path, arrays, "x", "y")
+        train, test = stratified_split(codes.numpy(), test_fraction)
+        clients = _clients(path, arrays, "clients", len(x))
+        return Dataset(name, Examples(x[train], codes[train]), Examples(x[test], codes[test]), classes,
+                       None if clients is None else clients[train], None if clients is None else clients[test])
+    missing = [key for key in ("x_train", "y_train", "x_test", "y_test") if key not in arrays]
+    if missing:
+        raise AskewError(f"{path}: no array {missing[0]!r} (it has {', '.join(arrays) or 'none'}); "
+                         "save x_train, y_train, x_test, y_test, or x and y")
+    (y_train, y_test), classes = _labels(path, arrays, "y_train", "y_test")
+    splits = []
+    for split, y in (("train", y_train), ("test", y_test)):
+        _same_length(path, arrays, f"x_{split}", f"y_{split}")
+        splits.append(Examples(_inputs(path, f"x_{split}", arrays), y))
+    return Dataset(name, splits[0], splits[1], classes, _clients(path, arrays, "clients_train", len(y_train)),
+                   _clients(path, arrays, "clients_test", len(y_test)))
+
+
+def _read(path: str) -> dict[str, np.ndarray]:
+    try:
+        loaded = np.load(Path(path).expanduser(), allow_pickle=False)  # arrays of Python objects are pickles: refused
+        if isinstance(loaded, np.ndarray):
+            raise ValueError("it is a single array")
+        with loaded as file:
+            return {key: file[key] for key in file.files}
+    except FileNotFoundError:
+        raise AskewError(f"no file {path!r}; give the path of a .npz file") from None
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        reason = str(error).splitlines()[0] if str(error) else "it ends too early"
+        raise AskewError(f"{path!r} cannot be read as .npz ({reason}); write it with numpy.savez") from None
+
+
+def _inputs(path: str, key: str, arrays: dict[str, np.ndarray]) -> Tensor:
+    return as_inputs(f"{path}: {key}", arrays[key])
+
+
+def as_inputs(where: str, x: np.ndarray) -> Tensor:
+    """Any array of numbers as inputs: uint8 stays, all else becomes float32; grey images get their channel axis."""
+    if x.ndim < 2 or x.dtype.kind not in "biuf":
+        raise AskewError(f"{where}: inputs must be numbers with the examples on the first axis and at least one more, "
+                         f"not {x.dtype} of shape {x.shape}")
+    if x.dtype != np.uint8:
+        x = x.astype(np.float32)
+    tensor = torch.from_numpy(np.ascontiguousarray(x))
+    return tensor[:, None] if tensor.ndim == 3 else tensor
+
+
+def _labels(path: str, arrays: dict[str, np.ndarray], *keys: str) -> tuple[list[Tensor], tuple[str, ...]]:
+    return encode_labels(f"{path}: {keys[0]}", *(arrays[key] for key in keys))
+
+
+def _same_length(path: str, arrays: dict[str, np.ndarray], x: str, y: str) -> None:
+    if len(arrays[x]) != len(arrays[y]):
+        raise AskewError(f"{path}: {len(arrays[x])} inputs in {x!r} but {len(arrays[y])} labels in {y!r}")
+
+
+def _clients(path: str, arrays: dict[str, np.ndarray], key: str, length: int) -> np.ndarray | None:
+    clients = arrays.get(key)
+    if clients is None:
+        return None
+    if clients.shape != (length,) or clients.dtype.kind not in "iu":
+        raise AskewError(f"{path}: {key!r} must hold {length} whole numbers, not {clients.dtype} {clients.shape}")
+    return clients.astype(np.int64)

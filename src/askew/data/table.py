@@ -1,0 +1,127 @@
+"""Your own table: one row an example, in a CSV or Parquet file."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from askew.core.dataset import Dataset, Examples
+from askew.core.errors import AskewError
+from askew.core.registry import piece, suggest
+from askew.data.labels import encode_labels
+from askew.data.split import stratified_split
+
+
+@piece("data")
+def table(path: str, label: str, client: str | None = None, features: list[str] | None = None,
+          test_fraction: float = 0.2) -> Dataset:
+    """Rows of a CSV file (with a header line) or a Parquet file.
+
+    Args:
+        path: the file; .parquet or .pq is Parquet (needs pyarrow), all else is CSV.
+        label: the column of the classes, whole numbers or words.
+        client: the column that says who owns the row (numbers or words), if there is one: hospitals, users, sites.
+        features: the columns that are the inputs, all numbers; default: all other columns.
+        test_fraction: share of the rows held out for the test, in equal proportions of each class.
+
+    Returns:
+        A data set of float32 inputs [N, features] named after the file; classes and clients are the distinct values
+        of their columns in order.
+
+    Example:
+        >>> data = table("visits.csv", label="diagnosis", client="hospital")
+    """
+    columns = _read_parquet(path) if Path(path).suffix.lower() in (".parquet", ".pq") else _read_csv(path)
+    for wanted in [label, *([client] if client is not None else []), *(features or [])]:
+        if wanted not in columns:
+            raise AskewError(f"{path}: no column {wanted!r}; {suggest(wanted, columns)}")
+    if features is None:
+        features = [name for name in columns if name not in (label, client)]
+    if not features:
+        raise AskewError(f"{path}: no column is left for the inputs beside label {label!r}; give a table with features")
+    if label in features:
+        raise AskewError(f"{path}: label {label!r} is also among the features; a model would read the answer off it")
+    x = torch.from_numpy(np.stack([_numbers(path, name, columns[name]) for name in features], axis=1))
+    (y,), classes = encode_labels(f"{path}: column {label!r}", _label_values(columns[label]))
+    train, test = stratified_split(y.numpy(), test_fraction)
+    splits = [Examples(x[part], y[part]) for part in (train, test)]
+    if client is None:
+        return Dataset(Path(path).stem, splits[0], splits[1], classes)
+    (owner,), _ = encode_labels(f"{path}: column {client!r}", _label_values(columns[client]))
+    return Dataset(Path(path).stem, splits[0], splits[1], classes, owner.numpy()[train], owner.numpy()[test])
+
+
+def _read_csv(path: str) -> dict[str, Any]:
+    """Columns of strings."""
+    try:
+        with Path(path).expanduser().open(newline="", encoding="utf-8-sig") as file:
+            rows = list(csv.reader(file))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise AskewError(f"{path!r} cannot be read as CSV in UTF-8 ({error})") from None
+    except OSError as error:
+        raise AskewError(f"{path!r} cannot be read ({error.strerror or error}); "
+                         "give the path of a CSV or Parquet file") from None
+    rows = [row for row in rows if row]  # blank lines
+    if len(rows) < 2:
+        raise AskewError(f"{path}: {len(rows)} lines; a header line and at least one row are needed")
+    header = rows[0]
+    if len(set(header)) < len(header):
+        twice = next(name for name in header if header.count(name) > 1)
+        raise AskewError(f"{path}: column {twice!r} occurs twice in the header")
+    for number, row in enumerate(rows[1:], start=1):
+        if len(row) != len(header):
+            raise AskewError(f"{path}: row {number} has {len(row)} values, the header {len(header)} columns")
+    return dict(zip(header, zip(*rows[1:], strict=True), strict=True))
+
+
+def _read_parquet(path: str) -> dict[str, Any]:
+    """Columns as numpy arrays."""
+    try:
+        import pyarrow as arrow
+        import pyarrow.parquet as parquet
+    except ImportError:
+        raise AskewError(f"{path}: Parquet needs pyarrow; install it with 'pip install askew[tables]'") from None
+    try:
+        read = parquet.read_table(Path(path).expanduser())
+    except FileNotFoundError:
+        raise AskewError(f"no file {path!r}; give the path of a CSV or Parquet file") from None
+    except (OSError, arrow.ArrowException) as error:
+        raise AskewError(f"{path!r} cannot be read as Parquet ({str(error).splitlines()[0]})") from None
+    if read.num_rows == 0:
+        raise AskewError(f"{path}: the table has no rows")
+    return {name: read.column(name).to_numpy() for name in read.column_names}
+
+
+def _numbers(path: str, name: str, values: Any) -> np.ndarray:
+    """A column as float32; the first value that is no finite number is named."""
+    try:
+        with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinity, which is refused below
+            numbers = np.asarray(values).astype(np.float32)
+        bad = np.flatnonzero(~np.isfinite(numbers))
+    except (ValueError, TypeError):
+        bad = np.array([next(row for row, value in enumerate(values) if not _is_number(value))])
+    if len(bad):
+        raise AskewError(f"{path}: column {name!r} holds {values[bad[0]]!r} in row {bad[0] + 1}; features must be "
+                         "numbers: choose columns with features=[...] or clean the table")
+    return numbers
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        return bool(np.isfinite(float(value)))
+    except (ValueError, TypeError):
+        return False
+
+
+def _label_values(values: Any) -> Any:
+    """CSV knows only words: a column of nothing but whole numbers is numbers."""
+    if isinstance(values, tuple):
+        try:
+            return [int(value) for value in values]
+        except ValueError:
+            return [value if value.strip() else None for value in values]
+    return values

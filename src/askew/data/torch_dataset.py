@@ -1,0 +1,70 @@
+"""Your own `torch.utils.data.Dataset`, read once into memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from askew.core.dataset import Dataset, Examples
+from askew.core.errors import AskewError
+
+
+def from_torch_dataset(train: Any, test: Any, *, name: str = "custom", classes: Sequence[str] | None = None,
+                       client_ids: Sequence[int] | None = None) -> Dataset:
+    """Read every example of two map-style data sets that yield (tensor, integer).
+
+    Args:
+        train, test: objects with `len` and `[i]`, such as those of torchvision with a `ToTensor` transform. Leave
+            random transforms out: each example is read once (random steps belong in the recipe's preprocessing).
+        name: what the data set is called in reports.
+        classes: their names; default: `train.classes` where there is one, else 0, 1, ... up to the largest label.
+        client_ids: the natural owner of each training example.
+
+    Returns:
+        A data set; uint8 inputs stay uint8, all others become float32.
+
+    Example:
+        >>> pairs = [(torch.zeros(3), 0), (torch.ones(3), 1)]
+        >>> from_torch_dataset(pairs, pairs).num_classes
+        2
+    """
+    examples = [_read(f"{name}: {split}", source) for split, source in (("train", train), ("test", test))]
+    if classes is None:
+        largest = max(int(split.y.max()) for split in examples)
+        classes = getattr(train, "classes", None) or [str(label) for label in range(largest + 1)]
+    ids = None if client_ids is None else torch.as_tensor(client_ids).numpy()
+    return Dataset(name, examples[0], examples[1], tuple(map(str, classes)), client_ids=ids)
+
+
+def _read(where: str, source: Any) -> Examples:
+    try:
+        length = len(source)
+    except TypeError:
+        raise AskewError(f"{where}: {type(source).__name__} has no length; a map-style Dataset is needed") from None
+    if length == 0:
+        raise AskewError(f"{where}: no examples")
+    x, y = torch.empty(0), torch.empty(length, dtype=torch.int64)
+    for i in range(length):
+        value, label = _pair(where, i, source[i])
+        if i == 0:
+            x = torch.empty((length, *value.shape), dtype=torch.uint8 if value.dtype == torch.uint8 else torch.float32)
+        if value.shape != x.shape[1:]:
+            raise AskewError(f"{where}: example {i} has shape {tuple(value.shape)}, example 0 {tuple(x.shape[1:])}; "
+                             "resize them to one shape in the data set's transform")
+        x[i], y[i] = value, label
+    return Examples(x, y)
+
+
+def _pair(where: str, i: int, item: Any) -> tuple[Tensor, int]:
+    if not isinstance(item, tuple | list) or len(item) != 2 or not isinstance(item[0], Tensor):
+        got = f"({', '.join(type(part).__name__ for part in item)})" if isinstance(item, tuple) else type(item).__name__
+        raise AskewError(f"{where}: example {i} is {got}, not (Tensor, int); give the data set a transform to tensors")
+    try:
+        if int(item[1]) == item[1]:
+            return item[0], int(item[1])
+    except (TypeError, ValueError):
+        pass
+    raise AskewError(f"{where}: the label of example {i} is {item[1]!r}, not a whole number")

@@ -1,0 +1,80 @@
+import numpy as np
+import pytest
+import torch
+
+from askew.data import image_folder, load
+
+Image = pytest.importorskip("PIL.Image")
+
+
+def draw(path, value, size=(4, 3), mode="RGB"):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new(mode, size, value).save(path)
+
+
+def test_train_and_test_folders(tmp_path):
+    for i, name in enumerate(("oak", "elm")):
+        for split, count in (("train", 3), ("test", 2)):
+            for k in range(count):
+                draw(tmp_path / split / name / f"{k}.png", (10 * i, 100 + k, 200))
+    data = load(f"image_folder({str(tmp_path)!r})")
+    assert data.classes == ("elm", "oak")
+    assert data.name == tmp_path.name
+    assert data.train.x.shape == (6, 3, 3, 4)  # 4 wide, 3 high
+    assert data.train.x.dtype == torch.uint8
+    assert data.train.y.tolist() == [0, 0, 0, 1, 1, 1]
+    assert data.train.x[4, :, 0, 0].tolist() == [0, 101, 200]
+    assert len(data.test) == 4
+
+
+def test_without_a_test_folder_one_is_held_out(tmp_path):
+    for name, value in (("a", 10), ("b", 20)):
+        for k in range(10):
+            draw(tmp_path / name / "deep" / f"{k}.PNG", value, mode="L")
+    (tmp_path / "a" / "notes.txt").write_text("not an image")
+    draw(tmp_path / ".hidden" / "x.png", 0, mode="L")
+    data = image_folder(str(tmp_path), test_fraction=0.3)
+    assert data.input_shape == (1, 3, 4)
+    assert data.test.y.tolist() == [0, 0, 0, 1, 1, 1]
+    assert data.train.x[:, 0, 0, 0].tolist() == [10] * 7 + [20] * 7
+
+
+def test_size_brings_images_together_and_colours_mix(tmp_path):
+    draw(tmp_path / "a" / "0.png", (1, 2, 3), size=(10, 10))
+    draw(tmp_path / "a" / "1.jpg", (90, 90, 90), size=(20, 5))
+    draw(tmp_path / "b" / "0.png", 77, size=(7, 9), mode="L")
+    draw(tmp_path / "b" / "1.png", (9, 8, 7, 128), size=(7, 9), mode="RGBA")
+    data = image_folder(str(tmp_path), size=6, test_fraction=0.5)
+    assert data.input_shape == (3, 6, 6)
+    pixels = torch.cat([data.train.x, data.test.x])[:, :, 3, 3].tolist()
+    assert sorted(pixels) == [[1, 2, 3], [9, 8, 7], [77, 77, 77], [90, 90, 90]]
+
+
+def test_bad_folders_are_refused(tmp_path, refused):
+    with refused("no folder 'nowhere'"):
+        image_folder("nowhere")
+    with refused("no images in its folders"):
+        image_folder(str(tmp_path))
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "notes.txt").write_text("x")
+    with refused("no images in its folders"):
+        image_folder(str(tmp_path))
+    with refused("size must be at least 1 pixel, not 0"):
+        image_folder(str(tmp_path), size=0)
+
+
+def test_bad_images_are_named(tmp_path, refused):
+    for k in range(2):
+        draw(tmp_path / "a" / f"{k}.png", (0, 0, 0))
+    draw(tmp_path / "a" / "wide.png", (0, 0, 0), size=(9, 3))
+    with refused(r"wide.png is 9 x 3 pixels, .*0.png is 4 x 3; give size="):
+        image_folder(str(tmp_path))
+    (tmp_path / "a" / "wide.png").write_bytes(b"no image")
+    with refused("wide.png is not an image"):
+        image_folder(str(tmp_path))
+    noise = np.random.Generator(np.random.Philox(0)).integers(0, 256, (30, 40, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(tmp_path / "a" / "wide.png")
+    whole = (tmp_path / "a" / "wide.png").read_bytes()
+    (tmp_path / "a" / "wide.png").write_bytes(whole[: len(whole) // 2])
+    with refused("wide.png cannot be read as an image"):
+        image_folder(str(tmp_path))

@@ -1,0 +1,62 @@
+import gzip
+
+import torch
+
+from askew.data import load, mnist
+
+
+def test_reads_idx_files_gzipped_or_not(mnist_folder):
+    data = mnist(data_dir=str(mnist_folder))
+    assert data.train.x.shape == (20, 1, 2, 3)
+    assert data.train.x.dtype == torch.uint8
+    assert data.train.x[1, 0].tolist() == [[6, 7, 8], [9, 10, 11]]
+    assert data.train.y.tolist() == [*range(10), *range(10)]
+    assert data.test.x.shape == (10, 1, 2, 3)
+
+
+def test_finds_the_layout_of_torchvision(mnist_folder):
+    (mnist_folder / "MNIST").mkdir()
+    (mnist_folder / "mnist").rename(mnist_folder / "MNIST" / "raw")
+    assert len(mnist(data_dir=str(mnist_folder)).train) == 20
+
+
+def test_a_missing_file_is_named(mnist_folder, refused):
+    (mnist_folder / "mnist" / "t10k-labels-idx1-ubyte").unlink()
+    with refused(r"no file t10k-labels-idx1-ubyte\[.gz\] in .*askew data get mnist"):
+        mnist(data_dir=str(mnist_folder))
+
+
+def test_damaged_files_are_refused(mnist_folder, refused):
+    packed = mnist_folder / "mnist" / "train-images-idx3-ubyte.gz"
+    whole = packed.read_bytes()
+    packed.write_bytes(whole[:-12])
+    with refused("train-images-idx3-ubyte.gz is truncated or not gzip"):
+        mnist(data_dir=str(mnist_folder))
+    packed.write_bytes(b"<html>no such file</html>")
+    with refused("truncated or not gzip"):
+        mnist(data_dir=str(mnist_folder))
+    content = gzip.decompress(whole)
+    packed.write_bytes(gzip.compress(b"\0\0\x0d" + content[3:]))
+    with refused("not an idx file of bytes .it begins with 00 00 0d 03"):
+        mnist(data_dir=str(mnist_folder))
+    packed.write_bytes(gzip.compress(content[:-6]))
+    with refused("114 bytes of data, its header says 120"):
+        mnist(data_dir=str(mnist_folder))
+    packed.write_bytes(gzip.compress(b""))
+    with refused("begins with nothing"):
+        mnist(data_dir=str(mnist_folder))
+
+
+def test_swapped_files_are_refused(mnist_folder, refused):
+    folder = mnist_folder / "mnist"
+    (folder / "train-images-idx3-ubyte").write_bytes((folder / "train-labels-idx1-ubyte").read_bytes())
+    with refused("1 dimensions instead of 3"):
+        mnist(data_dir=str(mnist_folder))
+
+
+def test_real_mnist(real_data):
+    data = load("mnist", real_data("mnist"))
+    assert (len(data.train), len(data.test)) == (60_000, 10_000)
+    assert data.train.y[:10].tolist() == [5, 0, 4, 1, 9, 2, 1, 3, 1, 4]
+    assert data.train.y.bincount().tolist() == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
+    assert abs(float(data.train.x.float().mean()) / 255 - 0.1307) < 5e-5

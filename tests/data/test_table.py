@@ -1,0 +1,109 @@
+import numpy as np
+import pytest
+
+from askew.data import load, table
+
+ROWS = 40
+COLUMNS = {
+    "age": np.arange(ROWS) + 0.5,
+    "smokes": np.arange(ROWS) % 2,
+    "hospital": np.array(["north", "south", "east", "west"])[np.arange(ROWS) % 4],
+    "diagnosis": np.where(np.arange(ROWS) < 20, "well", "ill"),
+}
+
+
+@pytest.fixture(params=["csv", "parquet"])
+def file(request, tmp_path):
+    path = tmp_path / f"visits.{request.param}"
+    if request.param == "parquet":
+        arrow = pytest.importorskip("pyarrow")
+        pytest.importorskip("pyarrow.parquet").write_table(arrow.table(dict(COLUMNS)), path)
+    else:
+        lines = [",".join(COLUMNS), *(",".join(map(str, row)) for row in zip(*COLUMNS.values(), strict=True))]
+        path.write_text("\n".join(lines) + "\n")
+    return str(path)
+
+
+def test_columns_become_inputs_labels_and_owners(file):
+    data = load(f"table({file!r}, label='diagnosis', client='hospital')")
+    assert data.name == "visits"
+    assert data.classes == ("ill", "well")
+    assert data.input_shape == (2,)
+    assert (len(data.train), len(data.test)) == (32, 8)
+    assert data.test.y.bincount().tolist() == [4, 4]
+    row = (data.train.x[:, 0] - 0.5).long()
+    assert data.train.x[:, 1].tolist() == (row % 2).tolist()
+    assert data.train.y.tolist() == (row < 20).long().tolist()
+    order = np.array([1, 2, 0, 3])  # north, south, east, west in the alphabet's order
+    assert data.client_ids.tolist() == order[row % 4].tolist()
+    assert len(data.test_client_ids) == 8
+
+
+def test_chosen_features_and_fraction(file):
+    data = table(file, label="smokes", features=["age"], test_fraction=0.5)
+    assert data.input_shape == (1,)
+    assert data.classes == ("0", "1")
+    assert len(data.test) == 20
+    assert data.client_ids is None
+
+
+def test_bad_columns_are_refused(file, refused):
+    with refused("no column 'diagnose'; did you mean 'diagnosis'"):
+        table(file, label="diagnose")
+    with refused("no column 'hospitals'; did you mean 'hospital'"):
+        table(file, label="diagnosis", client="hospitals")
+    with refused("no column 'weight'"):
+        table(file, label="diagnosis", features=["weight"])
+    with refused("column 'hospital' holds 'north' in row 1; features must be numbers"):
+        table(file, label="diagnosis")
+    with refused("label 'smokes' is also among the features"):
+        table(file, label="smokes", features=["age", "smokes"])
+    with refused("table 'visits|needs 'label'"):
+        load(f"table({file!r})")
+
+
+@pytest.mark.parametrize(("content", "message"), [
+    ("", "0 lines"),
+    ("a,b\n", "1 lines; a header line and at least one row"),
+    ("a,a\n1,2\n", "column 'a' occurs twice"),
+    ("a,b\n1,2\n3\n", "row 2 has 1 values, the header 2 columns"),
+    ("a,b\n1,x\n,y\n", "column 'a' holds '' in row 2"),
+    ("a,b\n1,x\nnan,y\n", "column 'a' holds 'nan' in row 2"),
+    ("a,b\n1,x\n1e99,y\n", "column 'a' holds '1e99' in row 2"),
+    ("a,b\n1,x\n2,\n", "example 1 has no label"),
+    ("b\nx\ny\n", "no column is left for the inputs"),
+    ("a,b\n1,x\n2,y\n", "none of 2 classes has two"),
+], ids=["empty", "header only", "twice", "ragged", "gap", "nan", "overflow", "no label", "no features", "one each"])
+def test_bad_csv_is_refused(tmp_path, refused, content, message):
+    (tmp_path / "bad.csv").write_text(content)
+    with refused(message):
+        table(str(tmp_path / "bad.csv"), label="b")
+
+
+def test_bad_files_are_refused(tmp_path, refused):
+    for name in ("nowhere.csv", "nowhere.parquet"):
+        with refused("nowhere"):
+            table(name, label="b")
+    (tmp_path / "text.parquet").write_text("hello")
+    with refused("cannot be read as Parquet"):
+        table(str(tmp_path / "text.parquet"), label="b")
+    (tmp_path / "binary.csv").write_bytes(b"a,b\n\xff\xfe\x00,1\n")
+    with refused("cannot be read as CSV in UTF-8"):
+        table(str(tmp_path / "binary.csv"), label="b")
+
+
+def test_parquet_with_gaps_and_categories(tmp_path, refused):
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = str(tmp_path / "t.parquet")
+    words = arrow.array(["u", "v", "u", "v"]).dictionary_encode()
+    parquet.write_table(arrow.table({"a": [1, 2, 3, 4], "flag": [True, False, True, True], "y": words}), path)
+    assert table(path, label="y", test_fraction=0.5).classes == ("u", "v")
+    parquet.write_table(arrow.table({"a": [1, None, 3, 4], "y": [0, 0, 1, 1]}), path)
+    with refused("column 'a' holds .*nan.* in row 2"):
+        table(path, label="y")
+    parquet.write_table(arrow.table({"a": [1, 2, 3, 4], "y": [0, None, 1, 1]}), path)
+    with refused("label nan of example 1 is no class"):
+        table(path, label="y")
+    parquet.write_table(arrow.table({"a": [[1, 2], [3]], "y": [0, 0]}), path)
+    with refused("column 'a' holds .* in row 1; features must be numbers"):
+        table(path, label="y")
