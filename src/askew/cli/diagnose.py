@@ -58,12 +58,14 @@ def as_mapping(table: CountsTable, reference: np.ndarray | None) -> dict[str, An
     facts = summary(counts, reference)
     cost = expected_loss(facts["weighted_mean_emd"], counts.shape[1])
     return {
-        **facts, "class_names": table.classes, "client_names": table.clients, "sizes": counts.sum(axis=1), "counts": counts,
+        **facts, "class_names": table.classes, "client_names": table.clients, "sizes": counts.sum(axis=1),
+        "counts": counts,
         "emd": skew.emd(counts, reference), "entropy": skew.entropy(counts),
         "classes_per_client": skew.classes_per_client(counts),
         "missing_classes": [table.classes[c] for c in skew.missing_classes(counts)],
         "most_unusual": [table.clients[k] for k in skew.most_unusual(counts, reference)],
-        "expected_loss": {"points": cost.points, "at_emd": cost.table_emd, "scaled_to_10_classes": cost.scaled, "source": SOURCE},
+        "expected_loss": {"points": cost.points, "at_emd": cost.table_emd, "scaled_to_10_classes": cost.scaled,
+                          "source": SOURCE},
         "verdict": _verdict(facts),
     }
 
@@ -93,9 +95,9 @@ def _show(table: CountsTable, reference: np.ndarray | None) -> None:
     lacking = int((skew.classes_per_client(counts) < counts.shape[1] - len(missing)).sum())
     out.print(f"{lacking:,} of {len(counts):,} clients lack at least one class that others have.")
     out.print()
-    out.print(client_rows(counts, reference, table.clients, skew.most_unusual(counts, reference), title="Most unusual clients"))
-    if counts.shape[1] <= 10:
-        out.print("classes: " + ", ".join(f"{c} {name}" if str(c) != name else name for c, name in enumerate(table.classes)),
-                  markup=False)
+    unusual = skew.most_unusual(counts, reference)
+    out.print(client_rows(counts, reference, table.clients, unusual, title="Most unusual clients"))
+    if counts.shape[1] <= 10 and table.classes != [str(c) for c in range(counts.shape[1])]:
+        out.print("classes: " + ", ".join(f"{c} {name}" for c, name in enumerate(table.classes)), markup=False)
     out.print()
     out.print(_verdict(summary(counts, reference)), markup=False, style="bold")

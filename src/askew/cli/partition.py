@@ -24,11 +24,11 @@ app = typer.Typer()
 
 @app.command()
 def partition(
-    scheme: Annotated[str, typer.Option(help="A scheme by name, or a whole call: 'dirichlet(clients=100, alpha=0.1)'.")],
+    scheme: Annotated[str, typer.Option(help="A scheme by name or as a call: 'dirichlet(clients=100, alpha=0.1)'.")],
     data: Annotated[str, typer.Option(help="The data set, by name or call.")] = "digits",
     clients: Annotated[int | None, typer.Option(help="How many clients.")] = None,
-    alpha: Annotated[float | None, typer.Option(help="Dirichlet concentration: 0 one class each, inf all alike.")] = None,
-    emd: Annotated[float | None, typer.Option(help="Distance of each client from the whole, for the scheme emd.")] = None,
+    alpha: Annotated[float | None, typer.Option(help="Dirichlet concentration: 0 one class, inf all alike.")] = None,
+    emd: Annotated[float | None, typer.Option(help="Distance of each client from the whole, for emd.")] = None,
     classes: Annotated[int | None, typer.Option(help="Classes a client, for classes_per_client and power_law.")] = None,
     shards: Annotated[int | None, typer.Option(help="Shards a client, for shards.")] = None,
     settings: Annotated[list[str] | None, typer.Option(
@@ -40,11 +40,14 @@ def partition(
         help="Portion of the server's examples that each client gets besides its own.")] = None,
     seed: Seed = 0,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it: .png, .svg or .pdf.")] = None,
-    save: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep it: a .npz file for run and diagnose.")] = None,
+    save: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep it: an .npz file, for diagnose.")] = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a federation and see how skewed it is.
+
+    Schemes: iid, shards, classes_per_client, label_blocks, dirichlet, dirichlet_per_class, emd, power_law,
+    hierarchical, hypergeometric, natural, pooled.
 
     Examples:
 
@@ -85,7 +88,8 @@ def as_mapping(population: Population, data: Dataset) -> dict[str, Any]:
     return {
         "data": data.name, **population.describe(), **summary(counts, totals), "class_names": list(data.classes),
         "class_totals": totals, "sizes": population.sizes, "counts": counts, "emd": skew.emd(counts, totals),
-        "entropy": skew.entropy(counts), "classes_per_client": skew.classes_per_client(counts), "groups": population.groups,
+        "entropy": skew.entropy(counts), "classes_per_client": skew.classes_per_client(counts),
+        "groups": population.groups,
         "validation_sizes": None if population.validation is None else population.validation.sizes,
         "test_sizes": None if population.test is None else population.test.sizes,
     }
@@ -115,7 +119,7 @@ def _check_files(plot: Path | None, save: Path | None) -> None:
     if plot is not None:
         check_plot_path(plot)
     if save is not None and (save.is_dir() or not save.parent.is_dir()):
-        raise AskewError(f"--save {str(save)!r} is no file in an existing folder; make the folder, or name a file in it")
+        raise AskewError(f"--save {str(save)!r} is no file in an existing folder; make the folder first")
 
 
 def _write(population: Population, data: Dataset, plot: Path | None, save: Path | None) -> None:
@@ -136,7 +140,8 @@ def _show(population: Population, data: Dataset) -> None:
     number = population.num_clients
     shown = np.arange(min(number, MOST_ROWS))
     names = [str(k) for k in range(number)]
-    out.print(f"{data.name}: {population.scheme}, seed {population.seed}", markup=False, style="bold")
+    out.print(f"{data.name}: {population.scheme}, seed {population.seed}", markup=False, style="bold",
+              soft_wrap=True)
     out.print(client_rows(population.counts, population.class_totals, names, shown))
     if number > MOST_ROWS:
         out.print(f"... and {number - MOST_ROWS:,} more")

@@ -1,0 +1,136 @@
+r"""How skewed a federation is: measures of a table of counts, one row a client, one column a class.
+
+All of them need the counts only, which a real federation can collect without seeing an example. The reference p is the
+class distribution of the whole training set where it is known (`Population.class_totals`), else of all clients' data
+together.
+
+References:
+    Zhao et al. 2018, section 3.1: EMD and proposition 3.1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+
+def class_shares(counts: np.ndarray) -> np.ndarray:
+    """Each client's class distribution: rows that sum to 1 (a row of zeros stays one)."""
+    return counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+
+
+def reference_shares(counts: np.ndarray, reference: np.ndarray | None = None) -> np.ndarray:
+    """The class distribution p that clients are compared with.
+
+    Args:
+        counts: examples per client and class.
+        reference: examples (or shares) of each class in the whole; None pools the clients.
+    """
+    totals = np.asarray(counts.sum(axis=0) if reference is None else reference, dtype=np.float64)
+    return totals / totals.sum()
+
+
+def emd(counts: np.ndarray, reference: np.ndarray | None = None) -> np.ndarray:
+    r"""Earth mover's distance of each client from the population, as Zhao et al. define it: the L1 distance.
+
+    $$\mathrm{EMD}_k = \sum_c |p_k(c) - p(c)|$$
+
+    From 0 (like the whole) to `largest_emd` (one class only, p uniform).
+
+    Args:
+        counts: examples per client and class.
+        reference: examples (or shares) of each class in the whole; None pools the clients.
+
+    Returns:
+        One distance a client.
+
+    Example:
+        >>> emd(np.array([[5, 5], [10, 0]]), np.array([1, 1])).tolist()
+        [0.0, 1.0]
+
+    References:
+        Zhao et al. 2018, remark 3.4.
+    """
+    return np.abs(class_shares(counts) - reference_shares(counts, reference)).sum(axis=1)
+
+
+def mean_emd(counts: np.ndarray, reference: np.ndarray | None = None, weighted: bool = False) -> float:
+    r"""The mean of the clients' EMD.
+
+    Args:
+        counts: examples per client and class.
+        reference: see `emd`.
+        weighted: weight clients by their number of examples, $\sum_k \frac{n_k}{n} \mathrm{EMD}_k$, as the bound on the
+            weight divergence does (proposition 3.1); False takes the plain mean.
+    """
+    return float(np.average(emd(counts, reference), weights=counts.sum(axis=1) if weighted else None))
+
+
+def largest_emd(num_classes: int) -> float:
+    """The EMD of a client with one class in a uniform population: 2 (1 - 1/C), 1.8 for ten classes."""
+    return 2.0 * (1.0 - 1.0 / num_classes)
+
+
+def chance_emd(sizes: np.ndarray, reference: np.ndarray) -> np.ndarray:
+    r"""The EMD that clients of these sizes would have by chance alone, were their examples drawn from p.
+
+    The sum over classes of the mean absolute deviation of a binomial share, exactly (De Moivre 1730): with
+    $m = \lfloor n p \rfloor + 1$,
+
+    $$\mathbb{E}\,|X/n - p| = \frac{2 m}{n} \binom{n}{m} p^m (1 - p)^{n - m + 1}$$
+
+    A client of 10 examples and 10 classes is at 0.70 even if nothing is skewed; measured EMD means skew where it
+    exceeds this.
+
+    Args:
+        sizes: examples of each client.
+        reference: class distribution p.
+
+    Returns:
+        One expectation a client.
+
+    Example:
+        >>> chance_emd(np.array([1, 2]), np.array([0.5, 0.5])).round(12).tolist()
+        [1.0, 0.5]
+    """
+    distinct, place = np.unique(sizes, return_inverse=True)
+    p = torch.as_tensor(np.asarray(reference, np.float64))
+    p = p[(p > 0) & (p < 1)]
+    n = torch.as_tensor(distinct, dtype=torch.float64)[:, None]
+    m = torch.clamp(torch.floor(n * p) + 1, max=n)
+    log_ways = torch.lgamma(n + 1) - torch.lgamma(m + 1) - torch.lgamma(n - m + 1)
+    terms = 2 * m / n * torch.exp(log_ways + m * torch.log(p) + (n - m + 1) * torch.log1p(-p))
+    return terms.sum(dim=1).numpy()[place]
+
+
+def entropy(counts: np.ndarray) -> np.ndarray:
+    r"""Shannon entropy of each client's class distribution, in bits: 0 for one class, log2 C for all evenly.
+
+    Example:
+        >>> entropy(np.array([[4, 4], [8, 0]])).tolist()
+        [1.0, 0.0]
+    """
+    shares = class_shares(counts)
+    logs = np.zeros_like(shares)
+    np.log2(shares, out=logs, where=shares > 0)
+    return np.abs(-(shares * logs).sum(axis=1))  # abs turns -0.0 into 0.0
+
+
+def classes_per_client(counts: np.ndarray) -> np.ndarray:
+    """How many classes each client has at least one example of."""
+    return (counts > 0).sum(axis=1)
+
+
+def missing_classes(counts: np.ndarray) -> np.ndarray:
+    """Classes of which no client has an example."""
+    return np.flatnonzero(counts.sum(axis=0) == 0)
+
+
+def most_unusual(counts: np.ndarray, reference: np.ndarray | None = None, number: int = 5) -> np.ndarray:
+    """The clients whose EMD exceeds what chance explains at their size by most, the most unusual first.
+
+    Plain EMD would name the smallest clients, which are far from everything by chance.
+    """
+    p = reference_shares(counts, reference)
+    excess = np.round(emd(counts, reference) - chance_emd(counts.sum(axis=1), p), 12)
+    return np.lexsort((-counts.sum(axis=1), -excess))[:number]

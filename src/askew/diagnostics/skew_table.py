@@ -1,0 +1,124 @@
+"""Counts from a CSV file: what a real federation can tell about itself without revealing an example."""
+
+from __future__ import annotations
+
+import csv
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from askew.core.errors import AskewError
+
+_NAME_COLUMNS = {"", "client", "clients", "client_id", "client id", "id", "name", "device", "site", "user", "owner",
+                 "index", "unnamed: 0"}
+_LARGEST = 10**15  # sums of counts stay exact in 64 bits
+
+
+@dataclass(frozen=True)
+class CountsTable:
+    """Client names, class names, and counts of shape (clients, classes)."""
+
+    clients: list[str]
+    classes: list[str]
+    counts: np.ndarray
+
+
+def read_counts(path: str | Path) -> CountsTable:
+    """Read client x class counts; a header row and a first column of client names may be there or not.
+
+    A first row is a header if it holds no number beside its first cell, or just counts up the classes (0, 1, 2, ... or
+    1, 2, 3, ...). A first column holds names if any of its cells is no number, or if the header calls
+    it client, id, name or nothing at all. Commas, semicolons and tabs separate.
+
+    Args:
+        path: the file, UTF-8.
+
+    Returns:
+        The table; missing names become 0, 1, 2, ...
+
+    Raises:
+        AskewError: naming row and column (both from 1, as an editor or spreadsheet shows them) of what is wrong.
+    """
+    rows = _read_rows(Path(path))
+    header = rows[0][1] if _is_header([cells for _, cells in rows]) else None
+    body = rows[1:] if header is not None else rows
+    if not body:
+        raise AskewError(f"{str(path)!r} has a header but no clients; write one row a client")
+    named = (header is not None and header[0].strip().lower() in _NAME_COLUMNS) or any(
+        not _is_number(cells[0]) for _, cells in body)
+    width = len(header or body[0][1])
+    first = 1 if named else 0
+    if width - first < 2:
+        raise AskewError(f"{str(path)!r} has {width - first} class columns; at least two classes are needed to speak "
+                         "of skew")
+    classes = [name.strip() for name in header[first:]] if header else [str(c) for c in range(width - first)]
+    counts = np.empty((len(body), width - first), np.int64)
+    for place, (line, cells) in enumerate(body):
+        if len(cells) != width:
+            raise AskewError(f"{str(path)!r}: row {line} has {len(cells)} cells, the first row has {width}; "
+                             "write a count for each class")
+        for column in range(first, width):
+            counts[place, column - first] = _count(path, line, column, cells, classes[column - first], named)
+        if not counts[place].any():
+            raise AskewError(f"{str(path)!r}: row {line}{_of(cells, named)} has no examples at all; leave this client "
+                             "out")
+    names = [cells[0].strip() for _, cells in body] if named else [str(k) for k in range(len(body))]
+    return CountsTable(names, classes, counts)
+
+
+def _read_rows(path: Path) -> list[tuple[int, list[str]]]:
+    """Line numbers and cells of all rows that are not blank."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise AskewError(f"no file {str(path)!r}; give a population saved by 'askew partition --save' or a CSV file of "
+                         "client x class counts") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise AskewError(f"{str(path)!r} cannot be read as a CSV file of counts ({error})") from None
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    separator = max(",;\t", key=first.count)
+    reader = csv.reader(text.splitlines(), delimiter=separator)
+    try:
+        rows = [(reader.line_num, cells) for cells in reader if any(cell.strip() for cell in cells)]
+    except csv.Error as error:
+        raise AskewError(f"{str(path)!r}: row {reader.line_num} cannot be read as CSV ({error})") from None
+    if not rows:
+        raise AskewError(f"{str(path)!r} is empty; write one row a client and one column a class")
+    return rows
+
+
+def _is_header(rows: list[list[str]]) -> bool:
+    first = [cell.strip() for cell in rows[0]]
+    if len(rows) == 1:
+        return False
+    rest = first[1:]
+    if any(not _is_number(cell) for cell in rest):
+        # Numbers beside words: a client with a mistake in its row, to be reported and not passed over as a header.
+        return not any(map(_is_number, rest))
+    runs = [[str(c) for c in range(start, start + len(cells))] for cells in (first, rest) for start in (0, 1)]
+    if first in runs[:2]:
+        return len(first) > 2
+    return rest in runs[2:] and first[0].lower() in _NAME_COLUMNS
+
+
+def _is_number(cell: str) -> bool:
+    return re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", cell.strip()) is not None
+
+
+def _count(path: str | Path, line: int, column: int, cells: list[str], name: str, named: bool) -> int:
+    cell = cells[column].strip()
+    where = f"{str(path)!r}: row {line}{_of(cells, named)}, column {column + 1} ({name!r})"
+    if not _is_number(cell):
+        raise AskewError(f"{where}: {cell!r} is not a number of examples; write a whole number, 0 for none")
+    value = float(cell)
+    if value < 0:
+        raise AskewError(f"{where}: {cell} is negative; write a number of examples, 0 for none")
+    if value != int(value) or value > _LARGEST:
+        raise AskewError(f"{where}: {cell} is not a whole number of examples; write counts, not shares")
+    return int(value)
+
+
+def _of(cells: list[str], named: bool) -> str:
+    return f" ({cells[0].strip()!r})" if named else ""

@@ -1,0 +1,138 @@
+"""A comparison of methods as tables in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+_MARKS = "¹²³⁴⁵⁶⁷⁸⁹"
+Row = Mapping[str, Any]  # a method's entry of `Comparison.as_mapping`
+
+
+def method_rows(comparison: Mapping[str, Any], title: str | None = None) -> Table:
+    """One row for each method that has finished a seed or diverged: the ceiling, methods with one global model by
+    accuracy, then those with several models. The best of one global model is bold; `needs_line` explains the marks.
+
+    Args:
+        comparison: what `Comparison.as_mapping` gives.
+        title: above the table.
+    """
+    by_devices = comparison["judge"] == "devices"
+    rows = [row for row in comparison["methods"] if row["seeds"] or row["diverged"]]
+    uneven = len({len(row["seeds"]) + len(row["diverged"]) for row in rows}) > 1
+    target = comparison["target"]
+    table = _table(title)
+    table.add_column("method", min_width=24, overflow="fold")
+    with_gap = any(row["gap_closed"] is not None for row in rows)
+    accuracies = ["accuracy on\nown data", "accuracy on\ntest set"] if by_devices else ["accuracy\n%"]
+    for name in (*accuracies, "best\n(round)", "rounds to\ntarget" if target is None else f"rounds to\n{target:.1%}",
+                 *(["gap\nclosed"] if with_gap else []), "sent\nMB", "time\ns", *(["seeds"] if uneven else [])):
+        table.add_column(name, justify="right", no_wrap=True)
+    champions = _champions([row for row in rows if _kind(row) == 1 and not row["diverged"]])
+    marks = {need: mark for mark, need in zip(_MARKS, _all_needs(rows), strict=False)}
+    for kind in range(3):
+        members = sorted((row for row in rows if _kind(row) == kind), key=lambda row: -(row["accuracy_mean"] or 0.0))
+        for row in members:
+            cells = _cells(row, champions, by_devices, with_gap)
+            cells[0].append("".join(f" {marks.get(need, '')}" for need in _needs(row)), style="dim")
+            table.add_row(*cells, *([str(len(row["seeds"]))] if uneven else []))
+        table.add_section()
+    return table
+
+
+def needs_line(rows: Sequence[Row]) -> str:
+    """What the marks in the table stand for: what a method has that the others have not."""
+    return "  ".join(f"{mark} {need}" for mark, need in zip(_MARKS, _all_needs(rows), strict=False))
+
+
+def skew_rows(rows: Sequence[Row], title: str | None = None) -> Table:
+    """What skew costs: one row a federation, with its loss against training in one place.
+
+    Args:
+        rows: `name`, `emd` (None for training in one place), `accuracy_mean`, `accuracy_std`, `loss`.
+    """
+    table = _table(title)
+    for name in ("", "EMD", "accuracy %", "loss"):
+        table.add_column(name, justify="right" if name else "left", no_wrap=True)
+    for row in rows:
+        loss = "" if row["loss"] is None else f"{100 * row['loss']:+.1f}"
+        table.add_row(row["name"], "" if row["emd"] is None else f"{row['emd']:.2f}", _spread(row), loss)
+    return table
+
+
+def divergence_lines(rows: Sequence[Row]) -> list[str]:
+    """One line for each method that diverged: in how many of its seeds, and why."""
+    return [f"{row['name']} diverged in {len(row['diverged'])} of {len(row['diverged']) + len(row['seeds'])} seeds: "
+            f"seed {row['diverged'][0]['seed']}, {row['diverged'][0]['reason']}" for row in rows if row["diverged"]]
+
+
+def _kind(row: Row) -> int:
+    """0: all data in one place; 1: one global model; 2: several."""
+    return 2 if row["personal"] else 0 if row["settings"]["population"].startswith("pooled(") else 1
+
+
+def _champions(rows: Sequence[Row]) -> dict[str, float]:
+    best = {}
+    for key, sign in (("accuracy_mean", 1), ("test_accuracy_mean", 1), ("best_accuracy", 1), ("gap_closed", 1),
+                      ("rounds_to_target", -1)):
+        values = [sign * row[key] for row in rows if row[key] is not None]
+        if len(values) > 1:
+            best[key] = sign * max(values)
+    return best
+
+
+def _cells(row: Row, champions: Mapping[str, float], by_devices: bool, with_gap: bool) -> list[Text]:
+    def cell(text: str, key: str = "") -> Text:
+        best = row[key] is not None and row[key] == champions.get(key) and _kind(row) == 1 if key else False
+        return Text(text, style="bold" if best else "")
+
+    lost = len(row["diverged"])
+    if not row["seeds"]:
+        return [Text(row["name"]), Text("diverged", style="red"), *[Text("")] * (4 + by_devices + with_gap)]
+    accuracy = [cell(_spread(row), "accuracy_mean")]
+    if by_devices:
+        accuracy.append(cell(_spread(row, "test_accuracy"), "test_accuracy_mean"))
+    if lost:
+        accuracy[0].append(f" ({lost} diverged)", style="red")
+    return [cell(row["name"], "accuracy_mean"), *accuracy,
+            cell(f"{100 * row['best_accuracy']:.1f} ({row['best_round']})", "best_accuracy"),
+            cell(_rounds(row), "rounds_to_target"),
+            *([cell("" if row["gap_closed"] is None else f"{row['gap_closed']:.0%}", "gap_closed")] if with_gap else []),
+            cell(f"{row['bytes'] / 1e6:,.1f}" if row["bytes"] else ""), cell(f"{row['seconds']:.1f}")]
+
+
+def _spread(row: Row, key: str = "accuracy") -> str:
+    mean, std = row[f"{key}_mean"], row[f"{key}_std"]
+    return f"{100 * mean:.1f}" + ("" if std is None else f" ± {100 * std:.1f}")
+
+
+def _rounds(row: Row) -> str:
+    """Mean rounds to the target; where not every seed got there, how many did."""
+    if row["rounds_to_target"] is not None:
+        return f"{row['rounds_to_target']:.0f}"
+    reached = [r for r in row["rounds_to_target_by_seed"] if r is not None]
+    return f"{len(reached)} of {len(row['seeds'])}" if reached else "never"
+
+
+def _needs(row: Row) -> list[str]:
+    settings = row["settings"]
+    needs = []
+    if settings["hold_out"]:
+        place = "shared with all clients" if settings["share"] else "at the server"
+        needs.append(f"{100 * settings['hold_out']:.3g}% of the data {place}")
+    if row["personal"]:
+        needs.append("a validation set on each device")
+    return needs
+
+
+def _all_needs(rows: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(need for row in rows for need in _needs(row)))
+
+
+def _table(title: str | None) -> Table:
+    return Table(title=title, box=box.SIMPLE, show_edge=False, pad_edge=False, padding=(0, 0, 0, 1), header_style="bold", title_style="bold",
+                 title_justify="left")
