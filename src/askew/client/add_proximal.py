@@ -30,4 +30,4 @@ def add_proximal(mu: float) -> Transform:
     def update(u: Params, state: State, ctx: Context) -> tuple[Params, State]:
         return {name: g + mu * (ctx.params[name] - ctx.start[name]) for name, g in u.items()}, state
 
-    return Transform(update, acts_on="raw")
+    return Transform(update, acts_on="raw", elementwise=True)

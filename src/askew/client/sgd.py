@@ -48,12 +48,15 @@ def sgd(lr: float = 0.1, momentum: float = 0.0, weight_decay: float = 0.0, lr_de
         return {name: torch.zeros_like(v) for name, v in params.items()} if with_momentum else ()
 
     def update(u: Params, state: State, ctx: Context) -> tuple[Params, State]:
-        drops = sum(ctx.round >= at for at in lr_drops)
-        rate = lr * lr_decay**ctx.round * lr_drop**drops
+        rate = lr
+        if isinstance(lr_decay, Tensor) or lr_decay != 1:  # on a GPU the round is a tensor, and a power costs
+            rate = rate * lr_decay**ctx.round
+        if lr_drops:
+            rate = rate * lr_drop ** sum(ctx.round >= at for at in lr_drops)
         if with_decay:
             u = {name: g + weight_decay * ctx.params[name] for name, g in u.items()}
         if with_momentum:
             u = state = {name: momentum * state[name] + g for name, g in u.items()}
         return {name: -rate * g for name, g in u.items()}, state
 
-    return Transform(update, init, acts_on="source")
+    return Transform(update, init, acts_on="source", elementwise=True)

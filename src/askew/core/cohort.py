@@ -59,7 +59,7 @@ class Cohort:
                 total += u[0].to(torch.float64) * weights[0]
             else:
                 total += torch.tensordot(weights.to(u.dtype), u, dims=1)
-            squares.append((u * u).flatten(1).sum(dim=1, dtype=torch.float64))
+            squares.append((u * u).reshape(len(u), -1).sum(dim=1, dtype=torch.float64))
             if self._signs is not None:
                 self._signs[name] += u.sign().sum(dim=0)
         for name, total in self._buffers.items():

@@ -154,7 +154,7 @@ class Population:
                        class_totals=arrays.get("class_totals"))
         except FileNotFoundError:
             raise AskewError(f"no population file {str(path)!r}; write one with 'askew partition --save'") from None
-        except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+        except (OSError, KeyError, ValueError, TypeError, zipfile.BadZipFile) as error:  # TypeError: a single .npy array
             raise AskewError(f"{str(path)!r} is not a population file ({error}); write one with 'askew partition --save'") from None
 
 

@@ -114,20 +114,24 @@ class Recipe:
         """A variant with one field, or one argument of a piece, changed.
 
         Args:
-            address: a field (`rounds`) or piece.argument (`sgd.lr`), as `--set` writes it.
+            address: a field (`rounds`) or piece.argument (`sgd.lr`), as `--set` writes it; a piece that stands in two
+                places (`quantize`, in upload and server) is changed in both.
             value: the new value.
         """
         target, dot, argument = address.partition(".")
         if not dot:
             _check_key(address)
             return dataclasses.replace(self, **{address: value})
-        for name in PIECE_FIELDS:
+        changes: dict[str, Any] = {}
+        for name, kind in PIECE_FIELDS.items():
             found: Any = getattr(self, name)
-            for spec in found if isinstance(found, tuple) else (found,):
-                if spec.name == target or name == target:
-                    changed = registry.parse(PIECE_FIELDS[name], spec.with_args(**{argument: value}))
-                    new = tuple(changed if s is spec else s for s in found) if isinstance(found, tuple) else changed
-                    return dataclasses.replace(self, **{name: new})
+            meant = [spec for spec in _listed(found) if spec.name == target] or (_listed(found)[:1] if name == target else [])
+            if meant:
+                changed = tuple(registry.parse(kind, spec.with_args(**{argument: value})) if spec in meant else spec
+                                for spec in _listed(found))
+                changes[name] = changed if isinstance(found, tuple) else changed[0]
+        if changes:
+            return dataclasses.replace(self, **changes)
         present = [s.name for name in PIECE_FIELDS for s in _listed(getattr(self, name))]
         raise AskewError(f"{address}: the recipe has no piece {target!r}; {registry.suggest(target, present)}")
 
@@ -161,7 +165,7 @@ def read_toml(text: str, where: str) -> dict[str, Any]:
 def read_file(path: Path) -> dict[str, Any]:
     """The keys of a recipe file."""
     try:
-        return read_toml(path.read_text(), str(path))
+        return read_toml(path.read_text(encoding="utf-8"), str(path))
     except FileNotFoundError:
         raise AskewError(f"no recipe file {str(path)!r}") from None
     except (OSError, UnicodeDecodeError) as error:
@@ -209,12 +213,12 @@ def _listed(value: Any) -> tuple[Any, ...]:
 
 def _toml(value: Any) -> str:
     if isinstance(value, Spec):
-        return json.dumps(str(value))
+        return json.dumps(str(value), ensure_ascii=False)  # TOML knows no surrogate pairs, which JSON's escapes use
     if isinstance(value, tuple | list):
         return "[" + ", ".join(_toml(item) for item in value) + "]"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and math.isinf(value):
         return "inf"
-    return json.dumps(value)
+    return json.dumps(value, ensure_ascii=False)
 

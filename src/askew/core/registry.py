@@ -25,6 +25,8 @@ import torch
 from askew.core.errors import AskewError
 
 KINDS = ("data", "partition", "preprocess", "model", "client", "upload", "server", "pool", "start", "probe", "method")
+# Arguments that the program supplies, never the recipe: what a partition divides, what a network must fit.
+INJECTED = ("source", "seed", "input_shape", "num_classes", "data", "data_dir", "base")
 _PIECES: dict[str, dict[str, Callable[..., Any]]] = {kind: {} for kind in KINDS}
 _HINTS: dict[Callable[..., Any], dict[str, Any]] = {}
 F = TypeVar("F", bound=Callable[..., Any])
@@ -65,7 +67,8 @@ def piece(*kinds: str) -> Callable[[F], F]:
             _check_types(function, bound.arguments)
             made = function(*args, **kwargs)
             if dataclass_with_spec(made):
-                made = replace(made, spec=Spec(function.__name__, dict(bound.arguments)))
+                given = {key: value for key, value in bound.arguments.items() if key not in INJECTED}
+                made = replace(made, spec=Spec(function.__name__, given))
             return made
 
         for kind in kinds:
@@ -125,10 +128,6 @@ def parse(kind: str, text: str | Spec) -> Spec:
         raise AskewError(f"{kind} {name!r} needs {missing[0]!r}: write {name}({missing[0]}=...)")
     _check_types(function, args)
     return Spec(name, args)
-
-
-# Arguments that the program supplies, never the recipe: what a partition divides, what a network must fit.
-INJECTED = ("source", "seed", "input_shape", "num_classes", "data", "data_dir", "base")
 
 
 def build(kind: str, spec: str | Spec, **injected: Any) -> Any:

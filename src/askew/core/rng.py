@@ -29,9 +29,10 @@ def key(seed: int, role: str, *parts: int) -> Tensor:
 
 def fold(keys: Tensor, data: Tensor | int) -> Tensor:
     """A new key from a key and a number; broadcasts, so a column of clients gives a column of keys."""
-    if not isinstance(data, Tensor):
-        data = torch.tensor(data, device=keys.device)
-    return _mix(_mix(keys) + (data.to(torch.int64) + 1) * _GOLDEN)
+    if isinstance(data, Tensor):
+        return _mix(_mix(keys) + (data.to(torch.int64) + 1) * _GOLDEN)
+    wrapped = ((data + 1) * _GOLDEN + 2**63) % 2**64 - 2**63  # on the host: no copy to the device, which a graph forbids
+    return _mix(_mix(keys) + wrapped)
 
 
 def bits(keys: Tensor, count: int) -> Tensor:

@@ -93,6 +93,8 @@ class Transform:
         payload: model -> bytes that one such model takes on the wire, where the piece changes that.
         check: raises `AskewError` with the reason where the piece makes no sense in a plan.
         random: whether `update` draws from `ctx.key`; without such a piece an engine need not make the keys.
+        elementwise: whether `update` acts on each coordinate by itself, so that tensors with a client axis in front
+            need no `vmap`.
         spec: how the piece was made, set by `@piece`.
         parts: the pieces of a chain.
     """
@@ -106,6 +108,7 @@ class Transform:
     payload: Callable[[Mapping[str, Tensor]], int] | None = None
     check: Callable[[Plan], None] = _no_objection
     random: bool = False
+    elementwise: bool = False
     spec: Spec | None = None
     parts: tuple[Transform, ...] = field(default=())
 
@@ -146,7 +149,8 @@ def chain(*transforms: Transform) -> Transform:
         needs=frozenset().union(*(p.needs for p in parts)),
         weigh=next((p.weigh for p in parts if p.weigh), None),
         payload=next((p.payload for p in reversed(parts) if p.payload), None),
-        check=check, random=any(p.random for p in parts), parts=parts,
+        check=check, random=any(p.random for p in parts), elementwise=all(p.elementwise for p in parts),
+        parts=parts,
     )
 
 

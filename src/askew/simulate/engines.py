@@ -8,8 +8,9 @@ from askew.core.errors import AskewError
 from askew.core.registry import suggest
 from askew.simulate.sequential import Engine, Sequential
 from askew.simulate.task import Task
+from askew.simulate.vectorised import Vectorised
 
-ENGINES: dict[str, Callable[[Task], Engine]] = {"sequential": Sequential}
+ENGINES: dict[str, Callable[[Task], Engine]] = {"sequential": Sequential, "vectorised": Vectorised}
 
 
 def make_engine(name: str, task: Task) -> Engine:

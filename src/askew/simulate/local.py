@@ -13,6 +13,7 @@ from askew.core.dataset import Examples
 from askew.core.preprocess import Preprocess
 from askew.core.probe import ModelState
 from askew.core.transform import Context, Transform
+from askew.simulate.dropout import dropouts, set_keys
 
 # Branches of a client's stream, so that shuffling, augmentation, noise and dropout never share numbers.
 SHUFFLE, AUGMENT, STEP, UPLOAD, LAYERS = range(5)
@@ -52,7 +53,8 @@ def train_locally(module: nn.Module, model: ModelState, examples: Examples, indi
             p.data = model.params[name].clone()  # keeps the memory layout of the model, unlike copy_
         for name, b in buffers.items():
             b.copy_(model.buffers[name])
-    torch.manual_seed(int(rng.fold(stream, LAYERS)) & 0x7FFFFFFFFFFFFFFF)  # dropout; the loop restores the global state
+    layers, drop = dropouts(module), rng.fold(stream, LAYERS)
+    torch.manual_seed(int(drop) & 0x7FFFFFFFFFFFFFFF)  # for modules that draw by themselves; `run` restores the state
     state = step.init({name: p.detach() for name, p in own.items()})
     noise = rng.fold(stream, STEP)
     losses = []
@@ -61,6 +63,8 @@ def train_locally(module: nn.Module, model: ModelState, examples: Examples, indi
         x = prepare.apply(examples.x[batch], keys)
         if x.ndim == 4 and x.device.type == "cpu":
             x = x.contiguous(memory_format=torch.channels_last)
+        if layers:
+            set_keys(layers, rng.fold(drop, number))
         loss = F.cross_entropy(module(x), examples.y[batch])
         gradients = torch.autograd.grad(loss, list(own.values()), allow_unused=True, materialize_grads=True)
         losses.append(loss.detach())

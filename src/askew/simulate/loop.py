@@ -41,6 +41,7 @@ class Simulation:
         self.task = task
         self.engine = engine
         self.round = 0
+        self.last_record: Record = {}
         start = initial_model(task)
         self.models: dict[int, GlobalModel] = {0: GlobalModel(start, task.server.init(start.params))}
         self.pool_state = task.pool.init(task.num_clients)
@@ -50,6 +51,9 @@ class Simulation:
         )
         # One state a probe and model; a model that is new to a probe starts afresh.
         self._probe_states: list[dict[int, Any]] = [{0: probe.init(self._setting)} for probe in task.probes]
+        rest = num_bytes(start.buffers)
+        self._bytes_down = (task.server.payload or num_bytes)(start.params) + rest
+        self._bytes_up = (task.upload.payload or num_bytes)(start.params) + rest
         self._needs = task.server.needs.union(*(probe.needs for probe in task.probes))
 
     @property
@@ -75,13 +79,23 @@ class Simulation:
         return ModelState(self.task.server.view(entry.model.params, entry.chain), entry.model.buffers)
 
     def advance(self) -> Record:
-        """One round. Raises `DivergedError` and leaves all models as they were if an update is not finite."""
+        """One round, or none of it: whatever stops it half-way (`DivergedError`, Ctrl-C) leaves all as it was before."""
+        before = self.round, self.models, self.pool_state, self._probe_states
+        self.models, self._probe_states = dict(self.models), [dict(states) for states in self._probe_states]
+        try:
+            return self._advance()
+        except BaseException:
+            self.round, self.models, self.pool_state, self._probe_states = before
+            raise
+
+    def _advance(self) -> Record:
         task, clients = self.task, self.task.sample(self.round)
         trainers = task.pool.trainers(self.pool_state, clients)
         jobs = [Job(number, client) for number, mine in trainers.items() for client in mine]
         cohorts, losses, gathered = self._train(jobs)
         record: Record = {"round": self.round + 1, "clients": len(clients), "train_loss": losses}
         after = {number: self._aggregate(number, cohort) for number, cohort in cohorts.items()}
+        self._check_finite(after)
         for number, cohort in cohorts.items():
             record |= self._probe(number, cohort, after[number].model, gathered.get(number, {}))
         record |= self._traffic(jobs)
@@ -180,6 +194,13 @@ class Simulation:
             u, chain = task.server.update({}, entry.chain, ctx)
             return GlobalModel(ModelState(add(entry.model.params, u), buffers), chain)
 
+    def _check_finite(self, models: Mapping[int, GlobalModel]) -> None:
+        """Updates that are finite can still add up, in the server chain, to a model that is not."""
+        for number, entry in models.items():
+            if not bool(torch.stack([v.isfinite().all() for v in entry.model.params.values()]).all()):
+                raise DivergedError(f"round {self.round + 1}: the server's update makes model {number} infinite; {self._hint()}, "
+                                    "or the server's")
+
     def _update_pool(self) -> None:
         task = self.task
         accuracies = self._validate()
@@ -188,7 +209,8 @@ class Simulation:
         for parent, child in changes.clones:
             self.models[child] = self.models[parent]  # values are never changed in place: sharing is copying
         for number in changes.deleted:
-            del self.models[number]
+            for states in (self.models, *self._probe_states):
+                states.pop(number, None)
 
     def _validate(self) -> list[dict[int, float]]:
         """The accuracy of each model that a client keeps on the client's validation examples."""
@@ -218,13 +240,7 @@ class Simulation:
 
     def _traffic(self, jobs: list[Job]) -> Record:
         """Bytes sent in this round: each job fetches one model and returns one."""
-        down = up = 0
-        for job in jobs:
-            model = self.models[job.model].model
-            rest = num_bytes(model.buffers)
-            down += (self.task.server.payload or num_bytes)(model.params) + rest
-            up += (self.task.upload.payload or num_bytes)(model.params) + rest
-        return {"bytes_down": down, "bytes_up": up}
+        return {"bytes_down": len(jobs) * self._bytes_down, "bytes_up": len(jobs) * self._bytes_up}
 
     def _train_twin(self, model: ModelState, indices: np.ndarray, batch_size: int, round: int) -> ModelState:
         return self.task.train_pooled(model, indices, epochs=self.task.recipe.epochs, role="twin", number=round,

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from askew.core.dataset import Dataset
-from askew.core.errors import DivergedError
+from askew.core.errors import AskewError, DivergedError
 from askew.core.population import Population
 from askew.core.recipe import Recipe
 from askew.simulate.engines import make_engine
 from askew.simulate.loop import Record, Simulation
 from askew.simulate.run_folder import RunFolder, describe_environment
-from askew.simulate.task import Task, build_task
+from askew.simulate.task import build_task
 
 CHECKPOINT_SECONDS = 60.0  # at most this much work is lost to a power cut; Ctrl-C loses none
 
@@ -29,7 +29,7 @@ class Result:
 
     Args:
         records: one a round; those of evaluated rounds have `accuracy` and `loss`.
-        model: weights and buffers of the model to use.
+        model: the state dict of the model to use.
         interrupted: whether it was stopped before its last round.
         folder: where it was written, if it was.
     """
@@ -90,27 +90,36 @@ def run(recipe: Recipe, *, data: Dataset | None = None, population: Population |
     if out is not None:
         RunFolder.check_free(Path(out), overwrite)
     task = build_task(recipe, data=data, population=population, model=model, device=device, data_dir=data_dir)
-    simulation = Simulation(task, make_engine(engine, task))
-    folder = None
-    if out is not None:
-        given = {name: type(value).__name__ for name, value in (("data", data), ("population", population), ("model", model))
-                 if value is not None}
-        environment = describe_environment(device, engine=simulation.engine.name, data_dir=data_dir, replaced=given)
-        folder = RunFolder.create(Path(out), recipe, environment, overwrite)
-    return _drive(simulation, folder, [], on_round)
+    with torch.random.fork_rng(devices=[]):  # local training seeds the global generator
+        simulation = Simulation(task, make_engine(engine, task))
+        folder = None
+        if out is not None:
+            given = {name: type(value).__name__ for name, value in (("data", data), ("population", population), ("model", model))
+                     if value is not None}
+            environment = describe_environment(device, engine=simulation.engine.name, data_dir=data_dir, replaced=given)
+            folder = RunFolder.create(Path(out), recipe, environment, overwrite)
+        return _drive(simulation, folder, [], on_round)
 
 
 def resume(path: str | Path, *, data: Dataset | None = None, population: Population | None = None,
            model: nn.Module | None = None, engine: str = "auto", device: str = "cpu", data_dir: str | None = None,
            on_round: Callable[[Record, Recipe], None] | None = None) -> Result:
-    """Go on with an interrupted run; the result is the one it would have had without the break."""
+    """Go on with an interrupted run; the result is the one it would have had without the break.
+
+    Objects that `run` was given in place of what the recipe names must be given here again.
+    """
     folder = RunFolder.open(Path(path))
+    own = {"data": data, "population": population, "model": model}
+    for name in folder.environment.get("replaced", {}):
+        if own[name] is None:
+            raise AskewError(f"{str(path)!r} was given a {name} of its own; go on in Python with askew.resume(..., {name}=...)")
     saved = folder.load_checkpoint()
     task = build_task(folder.recipe, data=data, population=population, model=model, device=device,
                       data_dir=data_dir or folder.environment.get("data_dir"))
-    simulation = Simulation(task, make_engine(engine, task))
-    simulation.state = _to_device(saved, task.device)
-    return _drive(simulation, folder, folder.records(), on_round)
+    with torch.random.fork_rng(devices=[]):
+        simulation = Simulation(task, make_engine(engine, task))
+        simulation.state = _to_device(saved, task.device)
+        return _drive(simulation, folder, folder.records(), on_round)
 
 
 def _drive(simulation: Simulation, folder: RunFolder | None, records: list[Record],
@@ -118,7 +127,6 @@ def _drive(simulation: Simulation, folder: RunFolder | None, records: list[Recor
     task = simulation.task
     began = last_save = time.monotonic()
     interrupted = False
-    rng_state = torch.get_rng_state()
     try:
         while not simulation.finished:
             record = simulation.advance()
@@ -132,35 +140,38 @@ def _drive(simulation: Simulation, folder: RunFolder | None, records: list[Recor
                 on_round(record, task.recipe)
     except KeyboardInterrupt:
         interrupted = True
-        # A round that was under way left no trace in the simulation; one that was done is in the records.
-        records = records[: simulation.round]
+        # A round that was under way left no trace; one that was just done may not have reached the records yet.
+        if len(records) < simulation.round:
+            records.append(simulation.last_record)
     except DivergedError as error:
         if folder:
             _write_end(simulation, folder, records, time.monotonic() - began, stopped=str(error))
         raise
-    finally:
-        torch.set_rng_state(rng_state)
     seconds = time.monotonic() - began
     if folder:
         if interrupted:
+            folder.rewrite(records)  # the interruption may have come before the last one was appended
             folder.save_checkpoint(simulation.state)
         else:
             folder.drop_checkpoint()
         _write_end(simulation, folder, records, seconds, stopped="interrupted" if interrupted else None)
     model = simulation.view(_most_used(simulation))
-    return Result(task.recipe, records, {**model.params, **model.buffers}, seconds, interrupted, folder.path if folder else None,
+    return Result(task.recipe, records, task.state_dict(model), seconds, interrupted, folder.path if folder else None,
                   simulation)
 
 
 def _write_end(simulation: Simulation, folder: RunFolder, records: list[Record], seconds: float, stopped: str | None) -> None:
     """Weights and summary."""
-    first = _most_used(simulation)
+    first, written = _most_used(simulation), set()
     for number, entry in simulation.models.items():
         view = simulation.view(number)
         suffix = "" if number == first else f"-{number}"
-        folder.save_weights(f"model{suffix}", {**view.params, **view.buffers})
+        folder.save_weights(f"model{suffix}", simulation.task.state_dict(view))
+        written.add(f"model{suffix}")
         if any(view.params[name] is not v for name, v in entry.model.params.items()):
-            folder.save_weights(f"training{suffix}", {**entry.model.params, **entry.model.buffers})
+            folder.save_weights(f"training{suffix}", simulation.task.state_dict(entry.model))
+            written.add(f"training{suffix}")
+    folder.drop_other_weights(written)  # of models that have died since an interruption
     evaluated = [record for record in records if "accuracy" in record]
     last = evaluated[-1] if evaluated else {}
     summary: dict[str, Any] = {
@@ -190,5 +201,3 @@ def _to_device(value: Any, device: torch.device) -> Any:
         return type(value)(_to_device(item, device) for item in value)
     return value
 
-
-__all__ = ["Result", "Task", "resume", "run"]

@@ -7,7 +7,7 @@ import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -44,7 +44,7 @@ class RunFolder:
         if path.exists():
             shutil.rmtree(path)
         path.mkdir(parents=True)
-        (path / RECIPE).write_text(recipe.to_toml())
+        (path / RECIPE).write_text(recipe.to_toml(), encoding="utf-8")
         _write_json(path / ENVIRONMENT, environment)
         (path / METRICS).touch()
         return cls(path)
@@ -53,6 +53,10 @@ class RunFolder:
     def check_free(path: Path, overwrite: bool = False) -> None:
         """Refuse a folder that holds a run, and, with `overwrite`, one that holds anything else."""
         if not path.exists():
+            parent = next(folder for folder in path.absolute().parents if folder.exists())
+            if not parent.is_dir() or not os.access(parent, os.W_OK):
+                raise AskewError(f"--out: {str(path)!r} cannot be made: {str(parent)!r} is "
+                                 f"{'not writable' if parent.is_dir() else 'a file'}; name another folder")
             return
         if not path.is_dir():
             raise AskewError(f"--out: {str(path)!r} is a file; name a folder")
@@ -70,7 +74,7 @@ class RunFolder:
 
     @property
     def recipe(self) -> Recipe:
-        return Recipe.from_toml((self.path / RECIPE).read_text())
+        return Recipe.from_toml((self.path / RECIPE).read_text(encoding="utf-8"))
 
     @property
     def environment(self) -> dict[str, Any]:
@@ -81,7 +85,12 @@ class RunFolder:
             file.write(json.dumps(record) + "\n")
 
     def records(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in (self.path / METRICS).read_text().splitlines()]
+        """The rounds so far; a last line that a power cut left unfinished is none."""
+        return [json.loads(line) for line in (self.path / METRICS).read_text().rpartition("\n")[0].splitlines()]
+
+    def rewrite(self, records: Iterable[Mapping[str, Any]]) -> None:
+        """Make the metrics these records."""
+        (self.path / METRICS).write_text("".join(json.dumps(record) + "\n" for record in records))
 
     def save_checkpoint(self, state: Mapping[str, Any]) -> None:
         """Written beside the old one, then renamed: an interruption leaves one of them whole."""
@@ -92,10 +101,11 @@ class RunFolder:
     def load_checkpoint(self) -> dict[str, Any]:
         path = self.path / CHECKPOINT
         if not path.is_file():
-            raise AskewError(f"{str(self.path)!r} has no checkpoint: the run is finished")
-        state: dict[str, Any] = torch.load(path, weights_only=True)
-        kept = [record for record in self.records() if record["round"] <= state["round"]]
-        (self.path / METRICS).write_text("".join(json.dumps(record) + "\n" for record in kept))
+            if (self.path / SUMMARY).is_file():
+                raise AskewError(f"{str(self.path)!r} has no checkpoint: the run is finished")
+            raise AskewError(f"{str(self.path)!r} was stopped before its first checkpoint; run it again with --overwrite")
+        state: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")
+        self.rewrite(record for record in self.records() if record["round"] <= state["round"])
         return state
 
     def drop_checkpoint(self) -> None:
@@ -103,6 +113,12 @@ class RunFolder:
 
     def save_weights(self, name: str, tensors: Mapping[str, Tensor]) -> None:
         save_file({key: v.detach().cpu().contiguous() for key, v in tensors.items()}, self.path / f"{name}.safetensors")
+
+    def drop_other_weights(self, keep: Container[str]) -> None:
+        """Forget all weights but these."""
+        for path in self.path.glob("*.safetensors"):
+            if path.stem not in keep:
+                path.unlink()
 
     def save_summary(self, summary: Mapping[str, Any]) -> None:
         _write_json(self.path / SUMMARY, summary)
@@ -124,9 +140,12 @@ def default_folder(recipe: Recipe) -> Path:
 
 def describe_environment(device: torch.device | str, **given: Any) -> dict[str, Any]:
     """Versions, machine and commit: what a number needs beside it to mean anything."""
-    versions = {"python": platform.python_version(), "askew": metadata.version("askew")}
-    for package in ("torch", "numpy", "safetensors"):
-        versions[package] = metadata.version(package)
+    versions = {"python": platform.python_version()}
+    for package in ("askew", "torch", "numpy", "safetensors"):
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:  # askew run from its source tree
+            versions[package] = "not installed"
     return {"versions": versions, "device": device_name(device), "threads": torch.get_num_threads(),
             "platform": platform.platform(terse=True), "cpus": os.cpu_count(), "commit": _commit(),
             "started": datetime.now(UTC).isoformat(timespec="seconds"), **given}

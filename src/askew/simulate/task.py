@@ -29,6 +29,7 @@ from askew.core.preprocess import Preprocess, pipeline
 from askew.core.probe import ModelState, Probe
 from askew.core.recipe import Recipe
 from askew.core.transform import Plan, Transform, chain, check_order
+from askew.simulate.dropout import key_dropouts
 from askew.simulate.evaluate import Verdict, evaluate, predict_classes
 from askew.simulate.local import train_locally
 
@@ -94,6 +95,16 @@ class Task:
         )
         return trained
 
+    def state_dict(self, model: ModelState) -> dict[str, Tensor]:
+        """What the network's `load_state_dict` wants: frozen weights and further names of shared ones included."""
+        own = {**model.params, **model.buffers}
+        first = {id(v): name for name, v in (*self.module.named_parameters(), *self.module.named_buffers())}
+        whole: dict[str, Tensor] = {}
+        for name, v in self.module.state_dict(keep_vars=True).items():
+            value = own.get(first[id(v)], v.detach())
+            whole[name] = value if first[id(v)] == name else value.clone()  # a file holds no shared memory
+        return whole
+
     def evaluate(self, model: ModelState) -> Verdict:
         return evaluate(self.module, model, self.data.test, self.prepare, self.data.num_classes)
 
@@ -119,17 +130,18 @@ def build_task(recipe: Recipe, *, data: Dataset | None = None, population: Popul
         model: any `torch.nn.Module` from inputs to class scores; it is copied, and its weights are the start.
         data_dir: where data sets lie.
     """
-    device = torch.device(device)
+    device = _available(device)
     if data is None:
         data = registry.build("data", recipe.data, data_dir=data_dir)
     if population is None:
         population = draw_population(recipe, data)
     elif recipe.validation and population.validation is None:
-        population = askew.partition.with_validation(population, recipe.validation, data.train.y.numpy(), recipe.seed)
+        population = askew.partition.with_validation(population, recipe.validation, data.train.y.cpu().numpy(), recipe.seed)
     _check_population(population, data)
     prepare = pipeline([registry.build("preprocess", spec, data=data) for spec in recipe.preprocess])
     data = data.to(device)
     module = _build_module(recipe, data, prepare, model).to(device)
+    key_dropouts(module)
     parts = {place: _pieces(kind, getattr(recipe, place))
              for place, kind in (("step", "client"), ("upload", "upload"), ("server", "server"))}
     pool: Pool = registry.build("pool", recipe.pool)
@@ -191,7 +203,18 @@ def _build_module(recipe: Recipe, data: Dataset, prepare: Preprocess, model: nn.
     return built.train()
 
 
+def _available(name: str | torch.device) -> torch.device:
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError):  # an unknown word; no such device, or a torch built without it
+        raise AskewError(f"device {str(name)!r} is not available here; use cpu, or cuda where there is a GPU") from None
+    return torch.device(name)
+
+
 def _check_population(population: Population, data: Dataset) -> None:
+    if population.num_classes != data.num_classes:
+        raise AskewError(f"population: it has {population.num_classes} classes, {data.name} has {data.num_classes}; "
+                         "it was drawn for other data")
     for name, part, size in (("train", population.train, len(data.train)), ("test", population.test, len(data.test)),
                              ("validation", population.validation, len(data.train))):
         if part is not None and len(part.indices) and int(part.indices.max()) >= size:

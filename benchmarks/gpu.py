@@ -1,0 +1,125 @@
+"""How fast is a GPU: rounds of the workloads with each precision, against one model trained on the same images.
+
+    python benchmarks/gpu.py [--workloads W1,W4,hsu] [--precisions fp32,tf32,bf16] [--json FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+sys.path.insert(0, str(Path(__file__).parent))
+from workloads import Workload, workload
+
+from askew.simulate.loop import Simulation
+from askew.simulate.run_folder import describe_environment
+from askew.simulate.sequential import Sequential
+from askew.simulate.task import build_task
+from askew.simulate.vectorised import Vectorised, matrix_precision
+
+
+def federated(work: Workload, precision: str, rounds: int, device: str, engine: str = "vectorised", **options: Any) -> dict[str, Any]:
+    task = build_task(work.recipe, data=work.data, device=device)
+    simulation = Simulation(task, Vectorised(task, precision=precision, **options) if engine == "vectorised" else Sequential(task))
+    began = time.perf_counter()
+    simulation.advance()
+    torch.cuda.synchronize()
+    first = time.perf_counter() - began
+    simulation.advance()
+    times = []
+    for _ in range(rounds):
+        torch.cuda.synchronize()
+        began = time.perf_counter()
+        simulation.advance()
+        torch.cuda.synchronize()
+        times.append(time.perf_counter() - began)
+    median = statistics.median(times)
+    return {"what": f"{work.name} {engine}", "precision": precision, "first_s": round(first, 2), "round_ms": round(1e3 * median, 3),
+            "images_per_s": round(work.images_per_round / median), "rounds": rounds}
+
+
+def centralised(work: Workload, precision: str, device: str) -> dict[str, Any]:
+    """One model on the same images: batch K x B, compiled, one CUDA graph, channels last."""
+    task = build_task(work.recipe, data=work.data, device=device)
+    clients = task.cohort_size
+    batch = work.recipe.batch_size * clients
+    module = task.module.to(memory_format=torch.channels_last)
+    parameters = list(module.parameters())
+    index = torch.zeros(batch, dtype=torch.int64, device=device)
+    rate, decay = 0.05, 5e-4
+
+    def losses(x: Tensor, y: Tensor) -> Tensor:
+        with torch.autocast("cuda", torch.bfloat16, enabled=precision == "bf16"):
+            scores = module(x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x)
+        return F.cross_entropy(scores.float(), y)
+
+    forward = torch.compile(losses, dynamic=False)
+    inputs = torch.compile(task.prepare.apply, dynamic=False)
+    keys = torch.arange(batch, device=device) if task.prepare.random else None
+
+    def step() -> None:
+        loss = forward(inputs(task.data.train.x[index], keys), task.data.train.y[index])
+        gradients = torch.autograd.grad(loss, parameters)
+        with torch.no_grad():
+            torch._foreach_mul_(parameters, 1 - rate * decay)
+            torch._foreach_add_(parameters, gradients, alpha=-rate)
+
+    with matrix_precision(precision, torch.device(device)):
+        side = torch.cuda.Stream()
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                step()
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            step()
+        order = torch.randperm(len(task.data.train), device=device)
+        times = []
+        for repeat in range(30):
+            torch.cuda.synchronize()
+            began = time.perf_counter()
+            for chunk in range(10):
+                low = (repeat * 10 + chunk) * batch % (len(order) - batch + 1)
+                index.copy_(order[low : low + batch])
+                graph.replay()
+            torch.cuda.synchronize()
+            times.append((time.perf_counter() - began) / 10)
+    median = statistics.median(times)
+    return {"what": f"{work.name} centralised, batch {batch}", "precision": precision, "round_ms": None,
+            "images_per_s": round(batch / median), "rounds": 300}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workloads", default="W1,W4,hsu")
+    parser.add_argument("--precisions", default="fp32,tf32,bf16")
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--loop", action="store_true", help="also time one client after the other")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    rows = []
+    for name in options.workloads.split(","):
+        work = workload(name)
+        for precision in options.precisions.split(","):
+            rows.append(federated(work, precision, options.rounds, "cuda"))
+            print(rows[-1], flush=True)  # noqa: T201
+            rows.append(centralised(work, precision, "cuda"))
+            print(rows[-1], flush=True)  # noqa: T201
+        if options.loop:
+            rows.append(federated(work, "fp32", 2, "cuda", engine="sequential"))
+            print(rows[-1], flush=True)  # noqa: T201
+    if options.json:
+        options.json.write_text(json.dumps({"environment": describe_environment("cuda"), "rows": rows}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

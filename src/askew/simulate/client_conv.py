@@ -1,0 +1,39 @@
+"""Convolution of many clients' examples, each with its client's own weights.
+
+On a GPU, grouped convolutions of the libraries launch one small kernel a client; here one kernel serves all clients,
+as an implicit matrix product for the forward pass, for the gradient of the input (the same product with flipped
+weights) and for the gradient of the weights. Elsewhere, and for strides above 1, one grouped convolution does it.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+Pair = tuple[int, ...]
+
+
+def client_conv2d(x: Tensor, weight: Tensor, bias: Tensor | None, stride: Pair, padding: Pair | str, dilation: Pair) -> Tensor:
+    """y[k, b] = conv2d(x[k, b], weight[k]) + bias[k].
+
+    Args:
+        x: [K * B, C, H, W], the clients' examples behind each other.
+        weight: [K, O, C, R, S].
+        bias: [K, O] or None.
+
+    Returns:
+        [K * B, O, H', W'].
+    """
+    if torch.is_autocast_enabled(x.device.type):
+        x = x.to(torch.get_autocast_dtype(x.device.type))
+    if x.is_cuda and tuple(stride) == tuple(dilation) == (1, 1):
+        from askew.simulate.client_conv_kernels import implicit_gemm_conv
+
+        return implicit_gemm_conv(x.contiguous(memory_format=torch.channels_last), weight, bias, list(map(int, padding)))
+    clients, outputs, channels, height, width = weight.shape
+    # [K * B, C, H, W] -> [B, K * C, H, W]: the clients side by side as groups.
+    wide = x.unflatten(0, (clients, -1)).transpose(0, 1).flatten(1, 2)
+    y = F.conv2d(wide, weight.to(x.dtype).flatten(0, 1), None if bias is None else bias.to(x.dtype).flatten(), stride, padding,
+                 dilation, clients)
+    return y.unflatten(1, (clients, outputs)).transpose(0, 1).flatten(0, 1)

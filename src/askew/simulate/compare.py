@@ -1,0 +1,172 @@
+"""Methods side by side: same data, same federation, same first weights, same number of rounds, several seeds."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from askew.core import registry
+from askew.core.dataset import Dataset
+from askew.core.errors import AskewError, DivergedError
+from askew.core.recipe import Recipe
+from askew.core.registry import Spec
+from askew.simulate.comparison import Comparison, Contender, Outcome
+from askew.simulate.judge import Judge, majority_accuracy
+from askew.simulate.loop import Record
+from askew.simulate.run import run
+from askew.simulate.run_folder import RunFolder, describe_environment
+from askew.simulate.task import Task, build_task
+
+TABLE = "table.json"
+
+
+def compare(recipes: Mapping[str, Recipe], seeds: Sequence[int], *, target: float | None = None, engine: str = "auto",
+            device: str = "cpu", data_dir: str | None = None, out: str | Path | None = None,
+            on_start: Callable[[str, int], None] | None = None,
+            on_round: Callable[[Record, Recipe], None] | None = None) -> Comparison:
+    """Run every recipe with every seed, and judge all by one measure.
+
+    All recipes are built and checked before the first one runs. Seeds are the outer loop: whenever it is stopped,
+    methods have been compared on the same seeds, but for the last one.
+
+    Args:
+        recipes: label -> recipe; their seeds do not matter. Where one of them is judged by devices (its pool or its
+            population is about devices, or `judge` says so), all are, unless one says "global".
+        seeds: of the federation, the first weights and everything else; the same for all recipes.
+        target: the accuracy to which rounds are counted; None takes 95% of what centralised training reaches.
+        engine, device, data_dir: as in `askew.run`.
+        out: a folder, which gets table.json and a run folder for each recipe and seed; nothing is written without one.
+        on_start: called with label and seed before each run.
+        on_round: called with each round's record; the rounds that a diverged run did not reach come as empty records.
+
+    Returns:
+        the comparison; on Ctrl-C, of what was finished.
+
+    Example:
+        >>> compare({"fedavg": fedavg(), "fednnnn": fednnnn()}, seeds=[0, 1]).as_mapping()["methods"]
+    """
+    _check(recipes, seeds, target, out)
+    contenders, judge, majority = _prepare(recipes, seeds[0], device, data_dir)
+    names = _folder_names(recipes)
+    began, interrupted = time.monotonic(), False
+    try:
+        for seed in seeds:
+            for label, contender in contenders.items():
+                if on_start:
+                    on_start(label, seed)
+                path = None if out is None else Path(out) / f"{names[label]}-seed{seed}"
+                contenders[label] = _add_run(contender, seed, engine, device, data_dir, path, on_round)
+    except KeyboardInterrupt:
+        interrupted = True
+    done = Comparison(tuple(contenders.values()), tuple(seeds), judge, target, majority, time.monotonic() - began,
+                      interrupted, None if out is None else Path(out))
+    if out is not None:
+        write_table(Path(out), done.as_mapping(), device, engine)
+    return done
+
+
+def write_table(folder: Path, table: Mapping[str, Any], device: str, engine: str) -> None:
+    """table.json: the numbers, and the machine and versions that they come from."""
+    folder.mkdir(parents=True, exist_ok=True)
+    whole = {**table, "environment": describe_environment(device, engine=engine)}
+    (folder / TABLE).write_text(json.dumps(whole, indent=1) + "\n")
+
+
+def check_new_folder(path: Path) -> None:
+    """Refuse, before any work, a folder that could not take a comparison."""
+    if path.is_dir() and any(path.iterdir()):
+        raise AskewError(f"--out: {str(path)!r} is not empty; name another folder")
+    RunFolder.check_free(path)
+
+
+def _check(recipes: Mapping[str, Recipe], seeds: Sequence[int], target: float | None, out: str | Path | None) -> None:
+    if not recipes or not seeds:
+        raise AskewError(f"there is nothing to compare: {len(recipes)} methods with {len(seeds)} seeds; give at least "
+                         "one of each")
+    if len(set(seeds)) < len(seeds):
+        raise AskewError(f"seeds {list(seeds)} name one twice; the same run again is no further evidence")
+    if target is not None and not 0 < target <= 1:
+        raise AskewError(f"target must be an accuracy in (0, 1], got {target}")
+    if out is not None:
+        check_new_folder(Path(out))
+
+
+def _prepare(recipes: Mapping[str, Recipe], seed: int, device: str,
+             data_dir: str | None) -> tuple[dict[str, Contender], Judge, float | None]:
+    """All recipes built once, so that a mistake in the last one is found before the first one runs."""
+    loaded: dict[str, Dataset] = {}
+    tasks: dict[str, Task] = {}
+    for label, recipe in recipes.items():
+        if str(recipe.data) not in loaded:
+            loaded[str(recipe.data)] = registry.build("data", recipe.data, data_dir=data_dir)
+        try:
+            tasks[label] = build_task(recipe.replace(seed=seed), data=loaded[str(recipe.data)], device=device)
+        except AskewError as error:
+            raise AskewError(f"{label}: {error}") from None
+    judge = _judge_for_all(tasks.values())
+    federation = next((task for task in tasks.values() if task.recipe.population.name != "pooled"), None)
+    majority = None
+    if judge == "devices" and federation is not None:
+        majority = majority_accuracy(federation.population, federation.data.test.y.cpu().numpy())
+    contenders = {}
+    for label, task in tasks.items():
+        # Every run records the accuracy on the whole test set and on the devices; which one counts is decided here.
+        recipe = recipes[label].replace(judge="global")
+        if judge == "devices" and federation is not None and not task.pool.needs_validation:
+            recipe = _on_same_devices(recipe, federation.recipe.population)
+        contenders[label] = Contender(label, recipe, personal=task.pool.needs_validation)
+    return contenders, judge, majority
+
+
+def _on_same_devices(recipe: Recipe, federation: Spec) -> Recipe:
+    """With a probe, where the recipe's own clients are not exactly the federation's."""
+    if recipe.population == federation and not recipe.hold_out:
+        return recipe
+    of = "average" if any(spec.name == "evaluate_average" for spec in recipe.server) else "model"
+    probe = Spec("askew.simulate.judge:accuracy_on_devices_of", {"population": str(federation), "of": of})
+    return recipe.replace(probes=(*recipe.probes, probe))
+
+
+def _judge_for_all(tasks: Any) -> Judge:
+    asked = {task.recipe.judge for task in tasks}
+    if asked != {"auto"}:
+        return "global" if "global" in asked else "devices"
+    by_devices = any(task.pool.needs_validation or task.population.test is not None for task in tasks)
+    return "devices" if by_devices else "global"
+
+
+def _add_run(contender: Contender, seed: int, engine: str, device: str, data_dir: str | None, path: Path | None,
+             on_round: Callable[[Record, Recipe], None] | None) -> Contender:
+    recipe, rounds = contender.recipe.replace(seed=seed), 0
+
+    def count(record: Record, recipe: Recipe) -> None:
+        nonlocal rounds
+        rounds += 1
+        if on_round:
+            on_round(record, recipe)
+
+    try:
+        result = run(recipe, engine=engine, device=device, data_dir=data_dir, out=path, on_round=count)
+    except DivergedError as error:
+        for _ in range(recipe.rounds - rounds):
+            count({}, recipe)
+        return replace(contender, diverged={**contender.diverged, seed: str(error)})
+    if result.interrupted:
+        raise KeyboardInterrupt  # a run half done is no result: its folder can be resumed, the comparison leaves it out
+    done = Outcome(seed, result.records, result.seconds, result.folder)
+    return replace(contender, outcomes=(*contender.outcomes, done))
+
+
+def _folder_names(labels: Mapping[str, Any]) -> dict[str, str]:
+    """`fedprox(mu=0.1)` -> `fedprox-mu=0.1`; names that become equal get a number."""
+    names: dict[str, str] = {}
+    for label in labels:
+        plain = re.sub(r"[^\w.=+]+", "-", label).strip("-")
+        taken = sum(name == plain or name.startswith(f"{plain}--") for name in names.values())
+        names[label] = f"{plain}--{taken + 1}" if taken else plain
+    return names

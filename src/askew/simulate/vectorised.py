@@ -1,0 +1,273 @@
+"""All clients of a round as one batched computation on stacked weights.
+
+Jobs are sorted by their number of local steps and trained in chunks that memory bounds. Within a chunk, step t is
+done by those jobs that still have one: a prefix of the stack, so nobody is padded to the largest client. A client's
+result does not depend on who shares its chunk: it has its own weights, optimiser state, buffers, batches and streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from askew.core import rng
+from askew.core.errors import AskewError
+from askew.core.probe import ModelState
+from askew.core.registry import suggest
+from askew.core.transform import Params, State
+from askew.simulate.batched import BatchedStep, batched_network, local_losses
+from askew.simulate.dropout import dropouts
+from askew.simulate.graphed import PRECISIONS, GraphedSteps
+from askew.simulate.local import AUGMENT, LAYERS, STEP, UPLOAD
+from askew.simulate.schedule import Schedule, make_schedule
+from askew.simulate.sequential import Chunk, Job
+from askew.simulate.task import Task
+
+CHUNK_BYTES = {"cpu": 256 << 20, "cuda": 4 << 30}  # stacked weights of one chunk; activations are about as much again
+CHUNK_JOBS = 512
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One configuration's round: several lanes of equal shape train together in a sweep."""
+
+    task: Task
+    models: Mapping[int, ModelState]
+    jobs: Sequence[Job]
+    round: int
+
+
+@dataclass(frozen=True)
+class Work:
+    """A chunk of jobs, laid out."""
+
+    jobs: list[tuple[int, Job]]  # (lane, job), most steps first
+    schedule: Schedule
+    streams: Tensor
+    sizes: list[int]  # examples of each job's client
+    start: Params  # [J, ...], or [1, ...] where all start from one model
+    start_buffers: Params
+    step: BatchedStep
+    upload: BatchedStep
+    round: int
+
+
+class Vectorised:
+    """The batched engine.
+
+    Raises `CannotBatch` at construction where the network cannot be batched.
+
+    Args:
+        task: the run; in a sweep, the first of them.
+        chunk_jobs: train at most so many clients at once; by default as many as fit a memory bound.
+        precision: "fp32", "tf32" or "bf16" (autocast over fp32 weights).
+        graphed: fixed buffers and CUDA graphs; by default on GPUs.
+        compiled: compile the network; by default on GPUs.
+    """
+
+    name = "vectorised"
+
+    def __init__(self, task: Task, chunk_jobs: int | None = None, precision: str = "fp32", graphed: bool | None = None,
+                 compiled: bool | None = None) -> None:
+        if precision not in PRECISIONS:
+            raise AskewError(f"unknown precision {precision!r}; {suggest(precision, PRECISIONS)}")
+        self.task = task
+        self.precision = precision
+        example = task.prepare.apply(task.data.train.x[:4], None)
+        self.network, self.kind = batched_network(task.module, example)
+        self._exact_batches = any(isinstance(layer, nn.modules.batchnorm._BatchNorm) for layer in task.module.modules())
+        self._drops = bool(dropouts(task.module))
+        weights = sum(p.numel() * p.element_size() for p in task.module.parameters())
+        bound = max(1, CHUNK_BYTES.get(task.device.type, CHUNK_BYTES["cuda"]) // max(1, 6 * weights))
+        self.chunk_jobs = chunk_jobs or min(CHUNK_JOBS, bound)
+        on_gpu = task.device.type == "cuda"
+        self._steps = GraphedSteps(
+            self.network, task.data.train.x, task.data.train.y, task.prepare, precision, on_gpu if compiled is None else compiled,
+            exact=self._exact_batches, drops=self._drops,
+        ) if (on_gpu if graphed is None else graphed) else None
+        self._owned: tuple[tuple[int, ...], Tensor, list[int]] | None = None
+
+    def train(self, models: Mapping[int, ModelState], jobs: Sequence[Job], round: int) -> Iterator[Chunk]:
+        for _, chunk in self.train_lanes([Lane(self.task, models, jobs, round)]):
+            yield chunk
+
+    def train_lanes(self, lanes: Sequence[Lane]) -> Iterator[tuple[int, Chunk]]:
+        """Train the jobs of all lanes; yields (lane, chunk)."""
+        recipe = self.task.recipe
+        jobs = [(i, job) for i, lane in enumerate(lanes) for job in lane.jobs]
+        sizes = {(i, job.client): int(lanes[i].task.population.sizes[job.client]) for i, job in jobs}
+        jobs.sort(key=lambda at: -_steps(sizes[at[0], at[1].client], recipe.epochs, recipe.batch_size))  # stable
+        for low in range(0, len(jobs), self.chunk_jobs):
+            part = jobs[low : low + self.chunk_jobs]
+            work = self._lay_out(lanes, part, [sizes[i, job.client] for i, job in part])
+            with matrix_precision(self.precision, self.task.device):
+                params, buffers, losses = self._run(work)
+            yield from self._results(lanes, work, params, buffers, losses)
+
+    def _lay_out(self, lanes: Sequence[Lane], jobs: list[tuple[int, Job]], sizes: list[int]) -> Work:
+        recipe, device = self.task.recipe, self.task.device
+        owned, base = self._all_owned(lanes)
+        roots = torch.stack([rng.key(lane.task.recipe.seed, "client", lane.round) for lane in lanes])
+        lane_of = torch.tensor([i for i, _ in jobs])
+        streams = rng.fold(roots[lane_of], torch.tensor([job.client for _, job in jobs])).to(device)
+        offsets = torch.tensor([base[i] + int(lanes[i].task.population.train.offsets[job.client]) for i, job in jobs], device=device)
+        schedule = make_schedule(streams, owned, offsets, sizes, recipe.epochs, recipe.batch_size)
+        used = list(dict.fromkeys((i, job.model) for i, job in jobs))
+        models = [lanes[i].models[number] for i, number in used]
+        if len(used) == 1:
+            start = {name: v[None] for name, v in models[0].params.items()}
+            buffers = {name: v[None] for name, v in models[0].buffers.items()}
+        else:
+            row = {at: i for i, at in enumerate(used)}
+            which = torch.tensor([row[i, job.model] for i, job in jobs], device=device)
+            start = {name: torch.stack([m.params[name] for m in models])[which] for name in models[0].params}
+            buffers = {name: torch.stack([m.buffers[name] for m in models])[which] for name in models[0].buffers}
+        return Work(jobs, schedule, streams, sizes, start, buffers, _batched_step(lanes, jobs, "step", device),
+                    _batched_step(lanes, jobs, "upload", device), lanes[0].round)
+
+    def _all_owned(self, lanes: Sequence[Lane]) -> tuple[Tensor, list[int]]:
+        """All lanes' training indices end to end, and where each lane's begin; kept between rounds."""
+        which = tuple(id(lane.task) for lane in lanes)
+        if self._owned is None or self._owned[0] != which:
+            parts = [lane.task.client_indices for lane in lanes]
+            base = np.concatenate([[0], np.cumsum([len(p) for p in parts])]).tolist()
+            self._owned = (which, torch.cat(parts) if len(parts) > 1 else parts[0], base)
+        return self._owned[1], self._owned[2]
+
+    def _run(self, work: Work) -> tuple[Params, Params, Tensor]:
+        """All local steps. Returns trained weights and buffers [J, ...] and mean losses [J]."""
+        steps, device = work.schedule.steps, self.task.device
+        counts = _host_counts(work, self.task.recipe.batch_size)
+        even = all((row[row > 0] == row.max()).all() for row in counts.T)  # at each step, all batches are equally large
+        # Graphs want fixed shapes; BatchNorm among clients of unequal sizes has none, and goes step by step.
+        if self._steps is not None and not (self._exact_batches and (not even or len(set(steps)) > 1)):
+            params, buffers, totals = self._steps.run(work.start, work.start_buffers, work.step, work.schedule.examples,
+                                                      work.schedule.counts, work.streams, work.round, counts, steps)
+            return params, buffers, totals / _steps_tensor(steps, device)
+        params, buffers = ({name: v.expand(len(steps), *v.shape[1:]).clone() for name, v in given.items()}
+                           for given in (work.start, work.start_buffers))
+        state = work.step.init(params)
+        totals = torch.zeros(len(steps), device=device)
+        for t in range(max(steps)):
+            active = int(np.searchsorted(-np.asarray(steps), -t))  # steps are sorted downwards: those with steps > t
+            sizes = counts[:active, t]
+            if not self._exact_batches or (sizes == sizes[0]).all():
+                state = self._step(work, params, buffers, state, totals, slice(0, active), t, int(sizes.max()))
+            else:  # BatchNorm must not see padding: clients with equally large batches go together
+                for size in np.unique(sizes):
+                    who = torch.from_numpy(np.flatnonzero(sizes == size)).to(device)
+                    state = self._step(work, params, buffers, state, totals, who, t, int(size))
+        return params, buffers, totals / _steps_tensor(steps, device)
+
+    def _step(self, work: Work, all_params: Params, all_buffers: Params, state: State, totals: Tensor, who: slice | Tensor, t: int,
+              batch: int) -> State:
+        """Step t of the clients `who`; weights, buffers and totals are changed in place."""
+        task = self.task
+        params = {name: v[who].detach().requires_grad_() for name, v in all_params.items()}
+        buffers = {name: v[who] for name, v in all_buffers.items()}
+        examples, streams = work.schedule.examples[who, t, :batch], work.streams[who]
+        clients = len(streams)
+        keys = None
+        if task.prepare.random:
+            position = torch.arange(batch, device=task.device)
+            keys = rng.fold(rng.fold(rng.fold(streams, AUGMENT), t)[:, None], position).flatten()
+        x = task.prepare.apply(task.data.train.x[examples.flatten()], keys).unflatten(0, (clients, batch))
+        y = task.data.train.y[examples]
+        drop = rng.fold(rng.fold(streams, LAYERS), t) if self._drops else None
+        with torch.autocast(task.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
+            scores = self.network(x, params, buffers, clients, drop)
+        losses = local_losses(scores, y, work.schedule.counts[who, t])
+        gradients = torch.autograd.grad(losses.sum(), list(params.values()), allow_unused=True, materialize_grads=True)
+        with torch.no_grad():
+            totals[who] += losses.detach()
+            noise = rng.fold(rng.fold(streams, STEP), t) if work.step.plain.random else streams
+            start = {name: v if len(v) == 1 else v[who] for name, v in work.start.items()}
+            mine = _take(state, who)
+            now = {name: v.detach() for name, v in params.items()}
+            u, mine = work.step.update(dict(zip(params, gradients, strict=True)), mine, now, start, work.round, noise, t)
+            for name, v in all_params.items():
+                v[who] += u[name]
+            if isinstance(who, Tensor):
+                for name, v in all_buffers.items():
+                    v[who] = buffers[name]
+            return _put(state, who, mine)
+
+    def _results(self, lanes: Sequence[Lane], work: Work, params: Params, buffers: Params,
+                 losses: Tensor) -> Iterator[tuple[int, Chunk]]:
+        with torch.no_grad():
+            updates = {name: v - work.start[name] for name, v in params.items()}
+            if work.upload.plain.parts:
+                keys = rng.fold(work.streams, UPLOAD)
+                start = {name: v.expand_as(params[name]) for name, v in work.start.items()}
+                updates, _ = work.upload.update(updates, work.upload.init(start), start, start, work.round, keys, 0)
+        for i in dict.fromkeys(i for i, _ in work.jobs):
+            at = [k for k, (lane, _) in enumerate(work.jobs) if lane == i]
+            whole = len(at) == len(work.jobs)
+            pick = slice(None) if whole else torch.tensor(at, device=losses.device)
+            yield i, Chunk([work.jobs[k][1] for k in at], {name: v[pick] for name, v in updates.items()},
+                           {name: v[pick] for name, v in buffers.items()}, losses[pick])
+
+
+@contextmanager
+def matrix_precision(precision: str, device: torch.device) -> Iterator[None]:
+    """TF32 in matrix products and convolutions for "tf32" and "bf16", full fp32 for "fp32"."""
+    if device.type != "cuda":
+        yield
+        return
+    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision != "fp32"
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+
+
+def _steps(size: int, epochs: int, batch_size: int) -> int:
+    return epochs * (-(-size // batch_size) if batch_size else 1)
+
+
+def _host_counts(work: Work, batch_size: int) -> np.ndarray:
+    """[J, T] real examples in each job's batch, known without asking the device."""
+    sizes, steps = np.asarray(work.sizes)[:, None], np.asarray(work.schedule.steps)[:, None]
+    a_epoch = -(-sizes // batch_size) if batch_size else np.ones_like(sizes)
+    t = np.arange(steps.max())
+    size = batch_size or int(sizes.max())
+    return np.where(t < steps, np.minimum(size, sizes - (t % a_epoch) * size), 0)
+
+
+def _steps_tensor(steps: list[int], device: torch.device) -> Tensor | int:
+    """Steps of each job, as a plain number where all have the same: no copy to the device."""
+    return steps[0] if len(set(steps)) == 1 else torch.tensor(steps, device=device)
+
+
+def _batched_step(lanes: Sequence[Lane], jobs: list[tuple[int, Job]], place: str, device: torch.device) -> BatchedStep:
+    """The step of all lanes' jobs; arguments in which the lanes differ become one value a job."""
+    specs = [getattr(lane.task.recipe, place) for lane in lanes]
+    varying: dict[tuple[int, str], Tensor] = {}
+    for at, piece in enumerate(specs[0]):
+        for name, value in piece.args.items():
+            values = [mine[at].args[name] for mine in specs]
+            if any(v != value for v in values):
+                varying[at, name] = torch.tensor([float(values[i]) for i, _ in jobs], device=device)
+    return BatchedStep(specs[0], varying, "client" if place == "step" else "upload")
+
+
+def _take(state: State, who: slice | Tensor) -> State:
+    return pytree.tree_map(lambda v: v[who], state)
+
+
+def _put(state: State, who: slice | Tensor, new: State) -> State:
+    def put(old: Tensor, mine: Tensor) -> Tensor:
+        if len(mine) == len(old) and isinstance(who, slice):
+            return mine
+        old[who] = mine
+        return old
+
+    return pytree.tree_map(put, state, new)
+
