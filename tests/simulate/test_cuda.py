@@ -51,7 +51,8 @@ def test_same_seed_same_bits():
     assert all(torch.equal(first[k], second[k]) for k in first)
 
 
-@pytest.mark.parametrize("shape", [(3, 2, 3, 9, 9, 8, 3, 1), (5, 4, 32, 16, 16, 64, 3, 1), (2, 3, 1, 12, 10, 20, 5, 0), (4, 10, 64, 8, 8, 64, 5, 2)])
+@pytest.mark.parametrize("shape", [(3, 2, 3, 9, 9, 8, 3, 1), (5, 4, 32, 16, 16, 64, 3, 1), (2, 3, 1, 12, 10, 20, 5, 0),
+                                   (4, 10, 64, 8, 8, 64, 5, 2)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_the_per_client_convolution_equals_one_convolution_a_client(shape, dtype):
     """Forward and all three gradients against `F.conv2d` in float64, client by client."""

@@ -13,8 +13,11 @@ from askew.core.errors import AskewError
 
 # name -> (module, one line of help). A module is imported only when its command is called or asked for help.
 COMMANDS = {
+    "compare": ("askew.cli.compare", "Methods side by side on one skewed federation."),
     "run": ("askew.cli.run", "Train one recipe and keep the result in a run folder."),
     "resume": ("askew.cli.resume", "Go on with an interrupted run."),
+    "sweep": ("askew.cli.sweep", "Train a grid of settings at once and rank them."),
+    "bench": ("askew.cli.bench", "How fast is this machine for a recipe, engine by engine?"),
     "partition": ("askew.cli.partition", "Make a federation and see how skewed it is."),
     "diagnose": ("askew.cli.diagnose", "How skewed is my federation, and what will it cost?"),
     "data": ("askew.cli.data", "List, download and verify data sets."),

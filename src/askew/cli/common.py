@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from typing import Annotated, Any
 
@@ -31,8 +32,4 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if hasattr(value, "tolist"):  # numpy and torch
         return _plain(value.tolist())
-    if isinstance(value, float) and value not in (value, -value) or value in (float("inf"), float("-inf")):
-        return None
-    if isinstance(value, float) and value != value:
-        return None
-    return value
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -32,5 +32,6 @@ class RunProgress:
         self._bar.update(self._id, description=text)
 
     def on_round(self, record: dict[str, Any], recipe: Recipe) -> None:
-        seen = f"accuracy {record['accuracy']:.3f}  loss {record['loss']:.3f}" if "accuracy" in record else None
-        self._bar.update(self._id, advance=1, **({"seen": seen} if seen else {}))
+        if "accuracy" in record:
+            self._bar.update(self._id, seen=f"accuracy {record['accuracy']:.3f}  loss {record['loss']:.3f}")
+        self._bar.advance(self._id)

@@ -15,7 +15,8 @@ from askew.simulate.run import run as train
 from askew.simulate.run_folder import default_folder
 
 app = typer.Typer()
-Engine = Annotated[str, typer.Option(help="How rounds are computed: auto, sequential, ...")]
+Engine = Annotated[str, typer.Option(help="How rounds are computed: auto, sequential, vectorised, parallel.")]
+Precision = Annotated[str, typer.Option(help="Of the vectorised engine on a GPU: fp32, tf32 or bf16.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, ...")]
 Settings = Annotated[list[str] | None, typer.Option(
     "--set", metavar="KEY=VALUE", help="A field of the recipe (rounds=20) or an argument of one of its pieces (sgd.lr=0.05).")]
@@ -30,6 +31,7 @@ def run(
     folder: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="The run folder; else a new one under runs/.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run that DIR holds.")] = False,
     engine: Engine = "auto",
+    precision: Precision = "fp32",
     device: Device = "cpu",
     data_dir: DataDir = None,
     as_json: AsJson = False,
@@ -48,7 +50,7 @@ def run(
     if seed is not None:
         recipe = recipe.replace(seed=seed)
     with RunProgress(recipe.rounds, f"{recipe.name} on {recipe.data.name}") as progress:
-        result = train(recipe, engine=engine, device=device, data_dir=data_dir, out=folder or default_folder(recipe),
+        result = train(recipe, engine=engine, precision=precision, device=device, data_dir=data_dir, out=folder or default_folder(recipe),
                        overwrite=overwrite, on_round=progress.on_round)
     show(result, as_json)
 

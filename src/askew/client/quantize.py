@@ -14,7 +14,7 @@ from torch import Tensor
 
 from askew.core.errors import AskewError
 from askew.core.registry import piece
-from askew.core.transform import Context, Params, State, Transform, add, subtract
+from askew.core.transform import Context, Params, Plan, State, Transform, add, subtract
 
 
 @piece("upload", "server")
@@ -51,4 +51,9 @@ def quantize(bits: int = 8, what: Literal["model", "update"] = "model") -> Trans
     def payload(model: Mapping[str, Tensor]) -> int:
         return sum((v.numel() * bits + 7) // 8 + 4 for v in model.values())  # 4: the tensor's step as a float
 
-    return Transform(update, payload=payload)
+    def check(plan: Plan) -> None:
+        behind = [name for name in plan.after if name not in ("evaluate_average", "quantize")]
+        if behind:
+            raise AskewError(f"quantize must come last: what {behind[0]} adds behind it would not be on its grid")
+
+    return Transform(update, payload=payload, check=check)

@@ -48,7 +48,7 @@ def sgd(lr: float = 0.1, momentum: float = 0.0, weight_decay: float = 0.0, lr_de
         return {name: torch.zeros_like(v) for name, v in params.items()} if with_momentum else ()
 
     def update(u: Params, state: State, ctx: Context) -> tuple[Params, State]:
-        rate = lr
+        rate: float | Tensor = lr
         if isinstance(lr_decay, Tensor) or lr_decay != 1:  # on a GPU the round is a tensor, and a power costs
             rate = rate * lr_decay**ctx.round
         if lr_drops:

@@ -16,7 +16,7 @@ import inspect
 import math
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar, Union
 
@@ -110,7 +110,8 @@ def suggest(name: str, known: Iterable[str]) -> str:
 def parse(kind: str, text: str | Spec) -> Spec:
     """Read `name` or `name(1, key=2)` into a `Spec` whose arguments are checked against the piece's signature."""
     if isinstance(text, Spec):
-        name, positional, named = text.name, [], dict(text.args)
+        name, named = text.name, dict(text.args)
+        positional: list[Any] = []
     else:
         name, positional, named = _parse_call(kind, text)
     function = find(kind, name)
@@ -188,7 +189,7 @@ def fits(value: Any, hint: Any) -> bool:
         return any(fits(value, option) for option in inner)
     if origin is Literal:
         return value in inner
-    if origin in (list, tuple, typing.get_origin(typing.Sequence[int])):
+    if origin in (list, tuple, Sequence):
         return isinstance(value, list | tuple) and all(fits(v, inner[0]) for v in value if inner)
     if hint is float:
         return isinstance(value, int | float) and not isinstance(value, bool)
@@ -200,6 +201,12 @@ def fits(value: Any, hint: Any) -> bool:
 
 
 def hint_name(hint: Any) -> str:
-    if typing.get_origin(hint) is Literal:
-        return " or ".join(repr(value) for value in typing.get_args(hint))
-    return getattr(hint, "__name__", str(hint)) if not typing.get_args(hint) else str(hint)
+    """A type in words, for messages."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Literal:
+        return " or ".join(repr(value) for value in inner)
+    if origin in (Union, types.UnionType):
+        return " or ".join(hint_name(option) for option in inner)
+    if origin in (list, tuple, Sequence):
+        return f"a list of {hint_name(inner[0])}" if inner else "a list"
+    return "nothing" if hint is type(None) else getattr(hint, "__name__", str(hint))

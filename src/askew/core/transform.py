@@ -60,8 +60,10 @@ class Plan:
     """What a transform may check before anything runs."""
 
     before: tuple[str, ...] = ()  # names of the pieces before it in its chain
+    after: tuple[str, ...] = ()  # and behind it
     cohort_size: int = 1
     server_examples: int = 0
+    scored: bool = False  # whether clients score models (FedCD)
 
 
 def _stateless(params: Params) -> State:
@@ -142,7 +144,7 @@ def chain(*transforms: Transform) -> Transform:
 
     def check(plan: Plan) -> None:
         for position, part in enumerate(parts):
-            part.check(replace(plan, before=tuple(p.name for p in parts[:position])))
+            part.check(replace(plan, before=tuple(p.name for p in parts[:position]), after=tuple(p.name for p in parts[position + 1 :])))
 
     return Transform(
         update, init, view, acts_on="source" if any(p.acts_on == "source" for p in parts) else "update",

@@ -97,10 +97,11 @@ def clone_and_delete(milestones: Sequence[int] = (5, 15, 25, 30), window: int = 
         for m in sorted(c, key=lambda m: (c[m], -m)):
             if len(c) > keep_at_least and best - c[m] >= spread > 0:
                 c = {other: v for other, v in c.items() if other != m}
+        c = normalised(c)  # the late rule speaks of shares of two models
         if round > late_round and len(c) == 2 and min(c.values()) <= late_score:
             top = min(c, key=lambda m: (-c[m], m))
-            c = {top: c[top]}
-        return normalised(c)
+            c = {top: 1.0}
+        return c
 
     def randomised(c: Scores, key: Tensor) -> Scores:
         noise = rng.normal(key, len(c)).tolist()

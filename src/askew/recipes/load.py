@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import askew.recipes.methods  # noqa: F401  (files the methods under their names)
+import askew.recipes.methods
 import askew.simulate.task  # noqa: F401  (files all other pieces)
 from askew.core import registry
 from askew.core.errors import AskewError
@@ -33,6 +33,8 @@ def load_recipe(file: Path | None = None, settings: Sequence[str] = (), method: 
     # Plain fields are set before the method (it may look at them), arguments of pieces after it (it brings pieces).
     values |= {key: value for key, value in pairs if key != "method" and "." not in key}
     recipe = Recipe.from_mapping(values)
+    if not isinstance(methods, str) and not (isinstance(methods, Sequence) and all(isinstance(m, str) for m in methods)):
+        raise AskewError(f"method must be the name of a method, or a list of them, not {methods!r}")
     for name in [methods] if isinstance(methods, str) else methods:
         recipe = registry.build("method", name, base=recipe)
     for key, value in pairs:

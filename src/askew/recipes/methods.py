@@ -7,11 +7,13 @@ can be applied one after the other, and each reads as its paper's one-line descr
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+import inspect
+from typing import Any, Literal
 
 from askew.client import add_gradient_noise, add_proximal, project_to_ball, quantize
 from askew.core.recipe import Recipe
-from askew.core.registry import piece
+from askew.core.registry import Spec, find, piece
+from askew.core.transform import Transform
 from askew.server import (
     evaluate_average,
     mask_by_sign_agreement,
@@ -36,8 +38,7 @@ def centralised(base: Recipe | None = None) -> Recipe:
     where the base has it, restarts at each round, that is, once an epoch.
     """
     recipe = _named(base, "centralised")
-    clients = recipe.population.args.get("clients", 10)
-    cohort = max(1, round(recipe.fraction * clients))
+    cohort = max(1, round(recipe.fraction * _num_clients(recipe.population)))
     optimiser = tuple(spec for spec in recipe.step if spec.name == "sgd")
     return recipe.replace(population="pooled()", batch_size=recipe.batch_size * cohort, fraction=1.0, hold_out=0.0, hold_out_use=0,
                           share=0.0, validation=0.0, start="random()", step=optimiser, upload=(), server=("mean()",),
@@ -48,14 +49,14 @@ def centralised(base: Recipe | None = None) -> Recipe:
 def fedavgm(base: Recipe | None = None, beta: float = 0.9) -> Recipe:
     """FedAvg with Nesterov momentum at the server (hsu2019, section 4.2)."""
     recipe = _named(base, "fedavgm")
-    return recipe.replace(server=(*recipe.server, momentum(beta, nesterov=True)))
+    return recipe.replace(server=_then(recipe, momentum(beta, nesterov=True)))
 
 
 @piece("method")
 def server_momentum(base: Recipe | None = None, beta: float = 0.5) -> Recipe:
     """FedAvg with plain momentum at the server (ozdayi2020, section 3.3; fednnnn2020, eq. (10)-(11))."""
     recipe = _named(base, "server_momentum")
-    return recipe.replace(server=(*recipe.server, momentum(beta)))
+    return recipe.replace(server=_then(recipe, momentum(beta)))
 
 
 @piece("method")
@@ -69,21 +70,21 @@ def fedprox(base: Recipe | None = None, mu: float = 0.01) -> Recipe:
 def norm_norm(base: Recipe | None = None, beta: float = 1.0) -> Recipe:
     """The averaged update at the clients' average length (fednnnn2020, eq. (8)); the plain average is evaluated."""
     recipe = _named(base, "norm_norm")
-    return recipe.replace(server=(*recipe.server, rescale_to_mean_norm(beta), evaluate_average()))
+    return recipe.replace(server=_then(recipe, rescale_to_mean_norm(beta), evaluate_average()))
 
 
 @piece("method")
 def fednnnn(base: Recipe | None = None, beta: float = 0.7, gamma: float = 0.8) -> Recipe:
     """Norm normalisation, then momentum (fednnnn2020, eq. (12)-(13)); the plain average is evaluated."""
     recipe = _named(base, "fednnnn")
-    return recipe.replace(server=(*recipe.server, rescale_to_mean_norm(beta), momentum(gamma), evaluate_average()))
+    return recipe.replace(server=_then(recipe, rescale_to_mean_norm(beta), momentum(gamma), evaluate_average()))
 
 
 @piece("method")
 def server_training(base: Recipe | None = None, hold_out: float = 0.05, epochs: int = 1) -> Recipe:
     """The server fine-tunes the average on a small balanced set each round (ozdayi2020, section 3.1)."""
     recipe = _named(base, "server_training")
-    return recipe.replace(hold_out=recipe.hold_out or hold_out, server=(*recipe.server, train_on_server(epochs)))
+    return recipe.replace(hold_out=recipe.hold_out or hold_out, server=_then(recipe, train_on_server(epochs)))
 
 
 @piece("method")
@@ -99,7 +100,7 @@ def projected(base: Recipe | None = None, radius: float = 3.0, noise: float = 0.
 def sign_agreement(base: Recipe | None = None, theta: float = 2.0) -> Recipe:
     """Move only where enough clients pull the same way (ozdayi2020, section 3.4)."""
     recipe = _named(base, "sign_agreement")
-    return recipe.replace(server=(*recipe.server, mask_by_sign_agreement(theta)))
+    return recipe.replace(server=_then(recipe, mask_by_sign_agreement(theta)))
 
 
 @piece("method")
@@ -107,7 +108,7 @@ def ozdayi_combination(base: Recipe | None = None, theta: float = 2.0, beta: flo
     """The best of ozdayi2020's grid search: sign agreement, momentum and server training together."""
     recipe = _named(base, "ozdayi_combination")
     return recipe.replace(hold_out=recipe.hold_out or hold_out,
-                          server=(*recipe.server, mask_by_sign_agreement(theta), momentum(beta), train_on_server()))
+                          server=_then(recipe, mask_by_sign_agreement(theta), momentum(beta), train_on_server()))
 
 
 @piece("method")
@@ -129,6 +130,21 @@ def fedcd(base: Recipe | None = None, milestones: list[int] | None = None, bits:
     return recipe.replace(pool=f"clone_and_delete(milestones={at})", server=(*average, quantize(bits)),
                           upload=(*recipe.upload, quantize(bits)),
                           validation=recipe.validation or (0.0 if own_validation else 0.2))
+
+
+def _then(recipe: Recipe, *pieces: Transform) -> tuple[Any, ...]:
+    """The server chain with further pieces; a quantisation, which FedCD brings, stays last."""
+    last = tuple(spec for spec in recipe.server if spec.name == "quantize")
+    return (*(spec for spec in recipe.server if spec.name != "quantize"), *pieces, *last)
+
+
+def _num_clients(population: Spec) -> int:
+    """As many as the scheme is told, or makes by itself; where only the data know (`natural`), 10 as in zhao2018."""
+    parameters = inspect.signature(find("partition", population.name)).parameters
+    if population.name == "pooled":
+        return 1
+    number = population.args.get("clients", parameters["clients"].default if "clients" in parameters else None)
+    return number if isinstance(number, int) else 10
 
 
 def _named(base: Recipe | None, name: str) -> Recipe:

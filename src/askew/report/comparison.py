@@ -115,8 +115,8 @@ def _ends(axes: Axes, rows: list[Contender], comparison: Comparison, styles: dic
     axes.grid(visible=False, axis="y")
     axes.xaxis.set_major_locator(MaxNLocator(5))
     axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
-    on = "on the clients' own data, \u25cb on the whole test set" if by_devices else "on the test set"
-    axes.set_xlabel(f"accuracy after the last round: \u25cf {on}")
+    ring = "    \u25cb whole test set" if by_devices else ""
+    axes.set_xlabel(f"last round:  \u25cf {_measure(comparison).removeprefix('accuracy on the ')}{ring}")
 
 
 def _measure(comparison: Comparison) -> str:

@@ -96,12 +96,13 @@ def _cells(row: Row, champions: Mapping[str, float], by_devices: bool, with_gap:
     accuracy = [cell(_spread(row), "accuracy_mean")]
     if by_devices:
         accuracy.append(cell(_spread(row, "test_accuracy"), "test_accuracy_mean"))
+    gap = "" if row["gap_closed"] is None else f"{row['gap_closed']:.0%}"
     if lost:
         accuracy[0].append(f" ({lost} diverged)", style="red")
     return [cell(row["name"], "accuracy_mean"), *accuracy,
             cell(f"{100 * row['best_accuracy']:.1f} ({row['best_round']})", "best_accuracy"),
             cell(_rounds(row), "rounds_to_target"),
-            *([cell("" if row["gap_closed"] is None else f"{row['gap_closed']:.0%}", "gap_closed")] if with_gap else []),
+            *([cell(gap, "gap_closed")] if with_gap else []),
             cell(f"{row['bytes'] / 1e6:,.1f}" if row["bytes"] else ""), cell(f"{row['seconds']:.1f}")]
 
 
@@ -134,5 +135,5 @@ def _all_needs(rows: Sequence[Row]) -> list[str]:
 
 
 def _table(title: str | None) -> Table:
-    return Table(title=title, box=box.SIMPLE, show_edge=False, pad_edge=False, padding=(0, 0, 0, 1), header_style="bold", title_style="bold",
-                 title_justify="left")
+    return Table(title=title, box=box.SIMPLE, show_edge=False, pad_edge=False, padding=(0, 0, 0, 1),
+                 header_style="bold", title_style="bold", title_justify="left")

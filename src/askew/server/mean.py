@@ -10,8 +10,9 @@ from typing import Literal
 
 import torch
 
+from askew.core.errors import AskewError
 from askew.core.registry import piece
-from askew.core.transform import Context, Params, State, Transform
+from askew.core.transform import Context, Params, Plan, State, Transform
 
 
 @piece("server")
@@ -34,4 +35,10 @@ def mean(weights: Literal["examples", "uniform", "score"] = "examples") -> Trans
 
     weigh = {"examples": lambda examples, score: examples, "uniform": lambda examples, score: torch.ones_like(examples),
              "score": lambda examples, score: score}[weights]
-    return Transform(update, acts_on="source", weigh=weigh)
+
+    def check(plan: Plan) -> None:
+        if weights == "score" and not plan.scored:
+            raise AskewError("server: mean(weights='score') needs a pool in which clients score models, such as "
+                             "clone_and_delete(); use 'examples' or 'uniform'")
+
+    return Transform(update, acts_on="source", weigh=weigh, check=check)

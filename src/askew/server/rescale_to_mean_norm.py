@@ -20,8 +20,8 @@ def rescale_to_mean_norm(beta: float = 1.0, per: Literal["model", "layer"] = "mo
     """u <- beta (E / N) u, so that its length becomes beta E.
 
     N is the length of the averaged update, E the average length of the clients' updates; N <= E, and far below it
-    when clients pull in different directions. Where N is nearly 0 (below 1e-12 E) the direction means nothing: the
-    update becomes 0 and the model stays as it is, as the paper says.
+    when clients pull in different directions. Where N is nearly 0 (below 1e-6 E, the rounding error of a
+    float32 sum) the direction means nothing: the update becomes 0 and the model stays as it is, as the paper says.
 
     Args:
         beta: the length asked for, in units of E.
@@ -45,7 +45,7 @@ def rescale_to_mean_norm(beta: float = 1.0, per: Literal["model", "layer"] = "mo
         for names in groups:
             length = norm({name: u[name] for name in names})
             wanted = ctx.cohort.mean_norm(names).to(length.dtype)
-            factor = torch.where(length > 1e-12 * wanted, beta * wanted / length.clamp_min(1e-38), 0.0)
+            factor = torch.where(length > 1e-6 * wanted, beta * wanted / length.clamp_min(1e-38), 0.0)
             scaled |= {name: factor * u[name] for name in names}
         return scaled, state
 

@@ -27,6 +27,9 @@ def train_on_server(epochs: int = 1) -> Transform:
     def check(plan: Plan) -> None:
         if plan.server_examples == 0:
             raise AskewError("server: train_on_server needs examples at the server; set hold_out = 0.05, say")
+        if "evaluate_average" in plan.before:
+            raise AskewError("server: evaluate_average would judge the average without the server's training; "
+                             "use one of evaluate_average and train_on_server")
 
     def update(u: Params, state: State, ctx: Context) -> tuple[Params, State]:
         assert ctx.train is not None, "train_on_server is a server piece"

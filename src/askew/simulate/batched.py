@@ -75,7 +75,8 @@ def _vmapped(module: nn.Module) -> Network:
 
 def _same_as_alone(module: nn.Module, network: Network, example: Tensor) -> bool:
     """Whether two clients with different weights and inputs get the scores that each gets alone."""
-    params = {name: torch.stack([p.detach(), p.detach() * 0.5]).requires_grad_() for name, p in module.named_parameters() if p.requires_grad}
+    params = {name: torch.stack([p.detach(), p.detach() * 0.5]).requires_grad_()
+              for name, p in module.named_parameters() if p.requires_grad}
     buffers = {name: torch.stack([b.detach(), b.detach()]) for name, b in module.named_buffers()}
     keys = torch.arange(2, device=example.device)
     inputs = torch.stack([example, example.flip(0) * 0.5])

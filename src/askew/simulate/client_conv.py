@@ -31,7 +31,7 @@ def client_conv2d(x: Tensor, weight: Tensor, bias: Tensor | None, stride: Pair, 
         from askew.simulate.client_conv_kernels import implicit_gemm_conv
 
         return implicit_gemm_conv(x.contiguous(memory_format=torch.channels_last), weight, bias, list(map(int, padding)))
-    clients, outputs, channels, height, width = weight.shape
+    clients, outputs = weight.shape[:2]
     # [K * B, C, H, W] -> [B, K * C, H, W]: the clients side by side as groups.
     wide = x.unflatten(0, (clients, -1)).transpose(0, 1).flatten(1, 2)
     y = F.conv2d(wide, weight.to(x.dtype).flatten(0, 1), None if bias is None else bias.to(x.dtype).flatten(), stride, padding,

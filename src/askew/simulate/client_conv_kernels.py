@@ -20,7 +20,6 @@ import triton.language as tl
 from torch import Tensor
 
 
-
 @triton.jit
 def _product(x, w, bias, y, M, PAD_H, PAD_W, H: tl.constexpr, W: tl.constexpr, OH: tl.constexpr, OW: tl.constexpr,
              C: tl.constexpr, O: tl.constexpr, R: tl.constexpr, S: tl.constexpr,  # noqa: E741
@@ -99,7 +98,8 @@ def _multiply(x: Tensor, w: Tensor, bias: Tensor | None, clients: int, taps: tup
     block_m = 64 if wide or block_n == 128 else 128
     grid = (triton.cdiv(rows, block_m), clients, triton.cdiv(outputs, block_n))
     _product[grid](x, w, bias if bias is not None else w, y, rows, padding[0], padding[1], height, width, out_h, out_w,
-                   channels, outputs, *taps, bias is not None, _precision(x), block_m, block_n, block_k, num_warps=4, num_stages=2 if block_k == 128 else 3)
+                   channels, outputs, *taps, bias is not None, _precision(x), block_m, block_n, block_k, num_warps=4,
+                   num_stages=2 if block_k == 128 else 3)
     return y
 
 
@@ -110,7 +110,7 @@ def _precision(x: Tensor) -> str:
 @torch.library.custom_op("askew::client_conv2d", mutates_args=())
 def implicit_gemm_conv(x: Tensor, weight: Tensor, bias: Tensor | None, padding: list[int]) -> Tensor:
     """Stride 1; `weight` and `bias` may be fp32 beside lower-precision activations: they are rounded on the way in."""
-    clients, outputs, channels, height, width = weight.shape
+    clients, outputs, _, height, width = weight.shape
     flat = weight.to(x.dtype).permute(0, 3, 4, 2, 1).reshape(clients, -1, outputs).contiguous()
     return _multiply(x, flat, bias, clients, (height, width), padding)
 

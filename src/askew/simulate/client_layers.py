@@ -49,8 +49,13 @@ class ClientLinear(nn.Module):
 class ClientBatchNorm(nn.Module):
     """`nn.BatchNorm1d` or `2d` in training mode, with weights and statistics [K, C]: each client's batch by itself."""
 
+    running_mean: Tensor
+    running_var: Tensor
+    num_batches_tracked: Tensor
+
     def __init__(self, layer: nn.BatchNorm1d | nn.BatchNorm2d) -> None:
         super().__init__()
+        assert layer.momentum is not None, "_has_client_form saw to that"
         self.weight, self.bias, self.eps, self.momentum = layer.weight, layer.bias, layer.eps, layer.momentum
         for name in ("running_mean", "running_var", "num_batches_tracked"):
             self.register_buffer(name, getattr(layer, name))
@@ -102,6 +107,8 @@ def _across(x: Tensor) -> tuple[list[int], tuple[int, ...]]:
 
 class ClientDropout(nn.Module):
     """`KeyedDropout` with one key a client, handed over as a buffer [K]."""
+
+    key: Tensor
 
     def __init__(self, layer: KeyedDropout, key: Tensor) -> None:
         super().__init__()

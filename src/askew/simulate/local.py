@@ -33,7 +33,8 @@ def example_keys(stream: Tensor, step: int, count: int) -> Tensor:
 
 
 def train_locally(module: nn.Module, model: ModelState, examples: Examples, indices: Tensor, step: Transform,
-                  prepare: Preprocess, *, epochs: int, batch_size: int, stream: Tensor, round: int) -> tuple[ModelState, Tensor]:
+                  prepare: Preprocess, *, epochs: int, batch_size: int, stream: Tensor, round: int,
+                  seeded: bool = True) -> tuple[ModelState, Tensor]:
     """E epochs of mini-batch training from `model`.
 
     Args:
@@ -42,6 +43,7 @@ def train_locally(module: nn.Module, model: ModelState, examples: Examples, indi
         step: gradient -> update.
         stream: randomness of shuffling, augmentation, noise and dropout.
         round: rounds completed before this one, for rates that decay.
+        seeded: seed torch's generator too, for networks that draw from it by themselves.
 
     Returns:
         the trained model and the mean loss over the steps (a tensor: no wait for the device).
@@ -54,7 +56,8 @@ def train_locally(module: nn.Module, model: ModelState, examples: Examples, indi
         for name, b in buffers.items():
             b.copy_(model.buffers[name])
     layers, drop = dropouts(module), rng.fold(stream, LAYERS)
-    torch.manual_seed(int(drop) & 0x7FFFFFFFFFFFFFFF)  # for modules that draw by themselves; `run` restores the state
+    if seeded:
+        torch.manual_seed(int(drop) & 0x7FFFFFFFFFFFFFFF)  # for modules that draw by themselves; `run` restores the state
     state = step.init({name: p.detach() for name, p in own.items()})
     noise = rng.fold(stream, STEP)
     losses = []
@@ -73,7 +76,7 @@ def train_locally(module: nn.Module, model: ModelState, examples: Examples, indi
                           key=rng.fold(noise, number) if step.random else noise, step=number)
             u, state = step.update(dict(zip(own, gradients, strict=True)), state, ctx)
             for name, p in own.items():
-                p += u[name]
+                p.add_(u[name])
     trained = ModelState({name: p.detach().clone() for name, p in own.items()},
                          {name: b.detach().clone() for name, b in buffers.items()})
     return trained, torch.stack(losses).mean()

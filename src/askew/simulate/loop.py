@@ -16,10 +16,12 @@ from askew.core.errors import DivergedError
 from askew.core.probe import ModelState, Round, Setting
 from askew.core.transform import Context, Params, State, add, num_bytes
 from askew.simulate.evaluate import Verdict, device_accuracies
+from askew.simulate.gather import Gathering
 from askew.simulate.sequential import Engine, Job
 from askew.simulate.task import Task, initial_model
 
 Record = dict[str, Any]
+MANY_CLIENTS = 10_000  # above this, per-device numbers are taken only where the recipe asks: a round's cost must not grow
 
 
 @dataclass(frozen=True)
@@ -80,25 +82,40 @@ class Simulation:
 
     def advance(self) -> Record:
         """One round, or none of it: whatever stops it half-way (`DivergedError`, Ctrl-C) leaves all as it was before."""
+        gathering = self.begin()
+        for chunk in self.engine.train(gathering.models, gathering.jobs, self.round):
+            gathering.add(chunk)
+        return self.complete(gathering)
+
+    def begin(self) -> Gathering:
+        """Who trains what in the next round; changes nothing."""
+        clients = self.task.sample(self.round)
+        trainers = self.task.pool.trainers(self.pool_state, clients)
+        jobs = [Job(number, client) for number, mine in trainers.items() for client in mine]
+        starts = {number: entry.model for number, entry in self.models.items()}
+        return Gathering(self.task, self._setting, starts, self.pool_state, clients, jobs, self._needs)
+
+    def complete(self, gathering: Gathering) -> Record:
+        """Aggregate, measure and evaluate what the clients sent."""
         before = self.round, self.models, self.pool_state, self._probe_states
         self.models, self._probe_states = dict(self.models), [dict(states) for states in self._probe_states]
         try:
-            return self._advance()
+            self.last_record = self._complete(gathering)
         except BaseException:
             self.round, self.models, self.pool_state, self._probe_states = before
             raise
+        return self.last_record
 
-    def _advance(self) -> Record:
-        task, clients = self.task, self.task.sample(self.round)
-        trainers = task.pool.trainers(self.pool_state, clients)
-        jobs = [Job(number, client) for number, mine in trainers.items() for client in mine]
-        cohorts, losses, gathered = self._train(jobs)
-        record: Record = {"round": self.round + 1, "clients": len(clients), "train_loss": losses}
+    def _complete(self, gathering: Gathering) -> Record:
+        task, cohorts = self.task, gathering.cohorts
         after = {number: self._aggregate(number, cohort) for number, cohort in cohorts.items()}
+        # Checks wait for the device: they come when all of the round's work has been handed to it.
+        self._check_updates(cohorts)
         self._check_finite(after)
+        record: Record = {"round": self.round + 1, "clients": len(gathering.clients), "train_loss": gathering.train_loss}
         for number, cohort in cohorts.items():
-            record |= self._probe(number, cohort, after[number].model, gathered.get(number, {}))
-        record |= self._traffic(jobs)
+            record |= self._probe(number, cohort, after[number].model, gathering.observed[number])
+        record |= {"bytes_down": len(gathering.jobs) * self._bytes_down, "bytes_up": len(gathering.jobs) * self._bytes_up}
         self.models |= after
         self.round += 1
         if task.pool.needs_validation:
@@ -112,69 +129,39 @@ class Simulation:
         """Accuracy and loss now, as the recipe wants them judged."""
         task = self.task
         choice = np.asarray(task.pool.choice(self.pool_state))
-        numbers = sorted(set(choice.tolist()))
-        verdicts: dict[int, Verdict] = {number: task.evaluate(self.view(number)) for number in numbers}
-        devices = device_accuracies(verdicts, choice, task.population)
-        by_devices = task.recipe.judge == "devices" or (
-            task.recipe.judge == "auto" and (task.population.test is not None or task.pool.needs_validation))
-        share = {number: float((choice == number).mean()) for number in numbers}
-        result = {
-            "accuracy": float(devices.mean()) if by_devices else sum(share[n] * v.accuracy for n, v in verdicts.items()),
-            "loss": sum(share[n] * v.loss for n, v in verdicts.items()),
-            "device_accuracy_mean": float(devices.mean()), "device_accuracy_std": float(devices.std()),
-            "device_accuracy_min": float(devices.min()),
-        }
-        if task.population.groups is not None:
-            groups = task.population.groups
-            result["group_accuracy"] = [float(devices[groups == g].mean()) for g in np.unique(groups)]
+        used, counts = np.unique(choice, return_counts=True)
+        verdicts: dict[int, Verdict] = {int(number): task.evaluate(self.view(int(number))) for number in used}
+        share = dict(zip(verdicts, (counts / len(choice)).tolist(), strict=True))
+        result: Record = {"accuracy": sum(share[n] * v.accuracy for n, v in verdicts.items()),
+                          "loss": sum(share[n] * v.loss for n, v in verdicts.items())}
         if not math.isfinite(result["loss"]):
             raise DivergedError(f"round {self.round}: the loss on the test data is {result['loss']}; {self._hint()}")
+        by_devices = task.recipe.judge == "devices" or (
+            task.recipe.judge == "auto" and (task.population.test is not None or task.pool.needs_validation))
+        if by_devices or task.num_clients <= MANY_CLIENTS:
+            devices = device_accuracies(verdicts, choice, task.population)
+            result |= {"device_accuracy_mean": float(devices.mean()), "device_accuracy_std": float(devices.std()),
+                       "device_accuracy_min": float(devices.min())}
+            if by_devices:
+                result["accuracy"] = result["device_accuracy_mean"]
+            groups = task.population.groups
+            if groups is not None:
+                result["group_accuracy"] = [float(devices[groups == g].mean()) for g in np.unique(groups)]
         return result
 
     def device_accuracies(self) -> np.ndarray:
         """Each client's accuracy with the model it would use now."""
         choice = np.asarray(self.task.pool.choice(self.pool_state))
-        verdicts = {number: self.task.evaluate(self.view(number)) for number in sorted(set(choice.tolist()))}
+        verdicts = {int(number): self.task.evaluate(self.view(int(number))) for number in np.unique(choice)}
         return device_accuracies(verdicts, choice, self.task.population)
 
-    def _train(self, jobs: list[Job]) -> tuple[dict[int, Cohort], float, dict[int, dict[int, Any]]]:
-        """Local training of all jobs; their updates stream into one cohort a model."""
-        task = self.task
-        starts = {number: entry.model for number, entry in self.models.items()}
-        cohorts: dict[int, Cohort] = {}
-        gathered: dict[int, dict[int, Any]] = {}
-        losses = []
-        sizes = task.population.sizes
-        weigh = task.server.weigh
-        assert weigh is not None, "check_order saw a piece that averages"
-        observers = [(i, probe.observe) for i, probe in enumerate(task.probes) if probe.observe]
-        for chunk in self.engine.train(starts, jobs, self.round):
-            losses.append(chunk.losses)
-            for number in dict.fromkeys(job.model for job in chunk.jobs):
-                at = [i for i, job in enumerate(chunk.jobs) if job.model == number]
-                clients = [chunk.jobs[i].client for i in at]
-                start = starts[number]
-                if number not in cohorts:
-                    cohorts[number] = Cohort(start.params, self._needs, start.buffers)
-                    gathered[number] = dict.fromkeys((i for i, _ in observers))
-                whole = len(at) == len(chunk.jobs)
-                updates = chunk.updates if whole else {name: v[at] for name, v in chunk.updates.items()}
-                buffers = chunk.buffers if whole else {name: v[at] for name, v in chunk.buffers.items()}
-                scores = torch.tensor(task.pool.scores(self.pool_state, number, clients), dtype=torch.float64)
-                weights = weigh(torch.tensor(sizes[clients], dtype=torch.float64), scores).to(task.device)
-                cohorts[number].add(updates, weights, clients, buffers)
-                for i, observe in observers:
-                    for k in range(len(at)):
-                        local = ModelState({name: start.params[name] + v[k] for name, v in updates.items()},
-                                           {name: v[k] for name, v in buffers.items()})
-                        gathered[number][i] = observe(self._setting, local, gathered[number][i])
+    def _check_updates(self, cohorts: Mapping[int, Cohort]) -> None:
         for number, cohort in cohorts.items():
             bad = cohort.not_finite()
             if bad:
                 shown = ", ".join(map(str, bad[:5])) + (" ..." if len(bad) > 5 else "")
                 raise DivergedError(f"round {self.round + 1}: the update of client{'s' if len(bad) > 1 else ''} {shown} is not "
                                     f"finite{f' (model {number})' if len(cohorts) > 1 else ''}; {self._hint()}")
-        return cohorts, float(torch.cat(losses).mean()), gathered
 
     def _aggregate(self, number: int, cohort: Cohort) -> GlobalModel:
         """The server chain on one model; buffers are averaged beside it."""
@@ -237,10 +224,6 @@ class Simulation:
             values, states[number] = probe.read(self._setting, seen, state, gathered.get(i))
             record |= {name if number == 0 else f"model {number}: {name}": value for name, value in values.items()}
         return record
-
-    def _traffic(self, jobs: list[Job]) -> Record:
-        """Bytes sent in this round: each job fetches one model and returns one."""
-        return {"bytes_down": len(jobs) * self._bytes_down, "bytes_up": len(jobs) * self._bytes_up}
 
     def _train_twin(self, model: ModelState, indices: np.ndarray, batch_size: int, round: int) -> ModelState:
         return self.task.train_pooled(model, indices, epochs=self.task.recipe.epochs, role="twin", number=round,

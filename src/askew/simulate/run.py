@@ -66,14 +66,15 @@ class Result:
 
 
 def run(recipe: Recipe, *, data: Dataset | None = None, population: Population | None = None, model: nn.Module | None = None,
-        engine: str = "auto", device: str = "cpu", data_dir: str | None = None, out: str | Path | None = None,
-        overwrite: bool = False, on_round: Callable[[Record, Recipe], None] | None = None) -> Result:
+        engine: str = "auto", precision: str = "fp32", device: str = "cpu", data_dir: str | None = None,
+        out: str | Path | None = None, overwrite: bool = False, on_round: Callable[[Record, Recipe], None] | None = None) -> Result:
     """Train a recipe.
 
     Args:
         recipe: what to do.
         data, population, model: objects of your own in place of what the recipe names.
         engine: how rounds are computed: "auto", or one of `askew.simulate.engines.ENGINES`.
+        precision: of the vectorised engine on a GPU: "fp32", "tf32" or "bf16".
         device: "cpu", "cuda", ...
         data_dir: where data sets lie.
         out: a folder for the run; nothing is written without one.
@@ -91,12 +92,13 @@ def run(recipe: Recipe, *, data: Dataset | None = None, population: Population |
         RunFolder.check_free(Path(out), overwrite)
     task = build_task(recipe, data=data, population=population, model=model, device=device, data_dir=data_dir)
     with torch.random.fork_rng(devices=[]):  # local training seeds the global generator
-        simulation = Simulation(task, make_engine(engine, task))
+        simulation = Simulation(task, make_engine(engine, task, precision))
         folder = None
         if out is not None:
             given = {name: type(value).__name__ for name, value in (("data", data), ("population", population), ("model", model))
                      if value is not None}
-            environment = describe_environment(device, engine=simulation.engine.name, data_dir=data_dir, replaced=given)
+            environment = describe_environment(device, engine=simulation.engine.name, precision=precision, data_dir=data_dir,
+                                               replaced=given)
             folder = RunFolder.create(Path(out), recipe, environment, overwrite)
         return _drive(simulation, folder, [], on_round)
 
@@ -113,11 +115,14 @@ def resume(path: str | Path, *, data: Dataset | None = None, population: Populat
     for name in folder.environment.get("replaced", {}):
         if own[name] is None:
             raise AskewError(f"{str(path)!r} was given a {name} of its own; go on in Python with askew.resume(..., {name}=...)")
-    saved = folder.load_checkpoint()
-    task = build_task(folder.recipe, data=data, population=population, model=model, device=device,
-                      data_dir=data_dir or folder.environment.get("data_dir"))
+    saved, environment = folder.load_checkpoint(), folder.environment
+    # The start lies behind: a warm-up need not be trained again.
+    task = build_task(folder.recipe.replace(start="random()"), data=data, population=population, model=model, device=device,
+                      data_dir=data_dir or environment.get("data_dir"))
+    if engine == "auto":  # the same engine, for the same bits
+        engine = environment.get("engine", "auto")
     with torch.random.fork_rng(devices=[]):
-        simulation = Simulation(task, make_engine(engine, task))
+        simulation = Simulation(task, make_engine(engine, task, environment.get("precision", "fp32")))
         simulation.state = _to_device(saved, task.device)
         return _drive(simulation, folder, folder.records(), on_round)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from askew.core import rng
 from askew.core.probe import ModelState
@@ -53,18 +53,26 @@ class Sequential:
         self.task = task
 
     def train(self, models: Mapping[int, ModelState], jobs: Sequence[Job], round: int) -> Iterator[Chunk]:
-        task, recipe = self.task, self.task.recipe
         for job in jobs:
-            start = models[job.model]
-            # The stream does not name the model: under FedCD all models see a client's batches in the same order.
-            stream = rng.key(recipe.seed, "client", round, job.client).to(task.device)
-            trained, loss = train_locally(
-                task.module, start, task.data.train, task.indices_of(job.client), task.step, task.prepare,
-                epochs=recipe.epochs, batch_size=recipe.batch_size, stream=stream, round=round,
-            )
-            u = upload(task.upload, subtract(trained.params, start.params), start.params, round, stream)
-            yield Chunk([job], {name: v[None] for name, v in u.items()},
-                        {name: v[None] for name, v in trained.buffers.items()}, loss[None])
+            yield train_job(self.task, self.task.module, models[job.model], job, round)
+
+
+def train_job(task: Task, module: nn.Module, start: ModelState, job: Job, round: int, seeded: bool = True) -> Chunk:
+    """One client's round: local training, then the upload.
+
+    Args:
+        module: the network to work in; its weights are overwritten.
+        seeded: seed torch's generator for networks that draw by themselves.
+    """
+    recipe = task.recipe
+    # The stream does not name the model: under FedCD all models see a client's batches in the same order.
+    stream = rng.key(recipe.seed, "client", round, job.client).to(task.device)
+    trained, loss = train_locally(
+        module, start, task.data.train, task.indices_of(job.client), task.step, task.prepare,
+        epochs=recipe.epochs, batch_size=recipe.batch_size, stream=stream, round=round, seeded=seeded,
+    )
+    u = upload(task.upload, subtract(trained.params, start.params), start.params, round, stream)
+    return Chunk([job], {name: v[None] for name, v in u.items()}, {name: v[None] for name, v in trained.buffers.items()}, loss[None])
 
 
 def upload(transform: Transform, u: Params, start: Params, round: int, stream: Tensor) -> Params:

@@ -18,8 +18,7 @@ import askew.diagnostics
 import askew.models
 import askew.partition
 import askew.pool
-import askew.server
-import askew.simulate.starts  # noqa: F401  (these imports file all pieces under their names)
+import askew.server  # (these imports file all pieces under their names)
 from askew.core import registry, rng
 from askew.core.dataset import Dataset, Source
 from askew.core.errors import AskewError
@@ -32,6 +31,7 @@ from askew.core.transform import Plan, Transform, chain, check_order
 from askew.simulate.dropout import key_dropouts
 from askew.simulate.evaluate import Verdict, evaluate, predict_classes
 from askew.simulate.local import train_locally
+from askew.simulate.starts import Start
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ class Task:
 
     Args:
         module: the network; its own weights are scratch space, the state of a run lives in `ModelState`s.
+        fresh: the weights that the network was built with.
         step: a client's local step.
         optimiser: the piece of `step` that turns a gradient into an update, for training at the server.
         server: the server's chain.
@@ -50,6 +51,7 @@ class Task:
     data: Dataset
     population: Population
     module: nn.Module
+    fresh: ModelState
     step: Transform
     optimiser: Transform
     upload: Transform
@@ -146,20 +148,21 @@ def build_task(recipe: Recipe, *, data: Dataset | None = None, population: Popul
              for place, kind in (("step", "client"), ("upload", "upload"), ("server", "server"))}
     pool: Pool = registry.build("pool", recipe.pool)
     task = Task(
-        recipe=recipe, data=data, population=population, module=module, step=chain(*parts["step"]),
+        recipe=recipe, data=data, population=population, module=module, fresh=_weights_of(module), step=chain(*parts["step"]),
         optimiser=next((p for p in parts["step"] if p.acts_on == "source"), chain()), upload=chain(*parts["upload"]),
         server=chain(*parts["server"]), pool=pool, probes=tuple(registry.build("probe", spec) for spec in recipe.probes),
         prepare=prepare, device=device,
     )
     check_order(parts["step"], "step", "sgd(lr=0.1)")
     check_order(parts["server"], "server", "mean()")
-    plan = Plan(cohort_size=task.cohort_size, server_examples=len(population.server))
+    plan = Plan(cohort_size=task.cohort_size, server_examples=len(population.server), scored=pool.needs_validation)
     for composed in (task.step, task.upload, task.server):
         composed.check(plan)
     if pool.needs_validation and population.validation is None:
         raise AskewError(f"pool: {pool.spec.name if pool.spec else 'it'} scores models on validation data that the "
                          "devices do not have; set validation = 0.2, or use a population with archetypes")
     _check_output(task)
+    _check_batches(task)
     return task
 
 
@@ -177,11 +180,13 @@ def draw_population(recipe: Recipe, data: Dataset) -> Population:
 
 def initial_model(task: Task) -> ModelState:
     """The weights that round 1 begins with."""
-    fresh = ModelState(
-        {name: _layout(p.detach()).clone() for name, p in task.module.named_parameters() if p.requires_grad},
-        {name: b.detach().clone() for name, b in task.module.named_buffers()},
-    )
-    return registry.build("start", task.recipe.start).make(task, fresh)
+    start: Start = registry.build("start", task.recipe.start)
+    return start.make(task, task.fresh)
+
+
+def _weights_of(module: nn.Module) -> ModelState:
+    return ModelState({name: _layout(p.detach()).clone() for name, p in module.named_parameters() if p.requires_grad},
+                      {name: b.detach().clone() for name, b in module.named_buffers()})
 
 
 def _layout(v: Tensor) -> Tensor:
@@ -220,6 +225,17 @@ def _check_population(population: Population, data: Dataset) -> None:
         if part is not None and len(part.indices) and int(part.indices.max()) >= size:
             raise AskewError(f"population: {name} index {int(part.indices.max())} is outside the {size} examples of "
                              f"{data.name}; it was drawn for other data")
+
+
+def _check_batches(task: Task) -> None:
+    """BatchNorm over a batch of one example has no variance; refuse before training rather than in the middle of it."""
+    if not any(isinstance(layer, nn.BatchNorm1d) for layer in task.module.modules()):
+        return
+    sizes, batch = task.population.sizes, task.recipe.batch_size
+    alone = np.flatnonzero((sizes % batch if batch else sizes) == 1)
+    if len(alone) and batch != 1:
+        raise AskewError(f"batch_size: {batch or 'all examples'} leaves client {alone[0]} with a batch of one example "
+                         f"({sizes[alone[0]]} in all), which BatchNorm1d cannot take; choose another batch size")
 
 
 def _check_output(task: Task) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -81,7 +81,9 @@ class Vectorised:
         self.precision = precision
         example = task.prepare.apply(task.data.train.x[:4], None)
         self.network, self.kind = batched_network(task.module, example)
-        self._exact_batches = any(isinstance(layer, nn.modules.batchnorm._BatchNorm) for layer in task.module.modules())
+        # BatchNorm, or a `forward` that only vmap can batch, may look across a batch, and must not see padding there.
+        self._exact_batches = self.kind == "vmap" or any(
+            isinstance(layer, nn.modules.batchnorm._BatchNorm) for layer in task.module.modules())
         self._drops = bool(dropouts(task.module))
         weights = sum(p.numel() * p.element_size() for p in task.module.parameters())
         bound = max(1, CHUNK_BYTES.get(task.device.type, CHUNK_BYTES["cuda"]) // max(1, 6 * weights))
@@ -159,7 +161,7 @@ class Vectorised:
             sizes = counts[:active, t]
             if not self._exact_batches or (sizes == sizes[0]).all():
                 state = self._step(work, params, buffers, state, totals, slice(0, active), t, int(sizes.max()))
-            else:  # BatchNorm must not see padding: clients with equally large batches go together
+            else:  # no padding: clients with equally large batches go together
                 for size in np.unique(sizes):
                     who = torch.from_numpy(np.flatnonzero(sizes == size)).to(device)
                     state = self._step(work, params, buffers, state, totals, who, t, int(size))

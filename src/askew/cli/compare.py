@@ -1,0 +1,235 @@
+"""`askew compare`: methods side by side on one federation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from askew.cli.common import AsJson, DataDir, err, out, print_json
+from askew.cli.progress import RunProgress
+from askew.cli.run import Device, Engine, Settings
+from askew.core import registry
+from askew.core.errors import AskewError
+from askew.core.recipe import Recipe
+from askew.diagnostics.skew import mean_emd
+from askew.recipes import default_job
+from askew.recipes.load import load_recipe
+from askew.simulate.compare import check_new_folder, write_table
+from askew.simulate.compare import compare as run_all
+from askew.simulate.comparison import Comparison, Contender
+from askew.simulate.task import draw_population
+
+app = typer.Typer()
+_LADDER = "fedavg, "
+
+
+@app.command()
+def compare(
+    file: Annotated[Path | None, typer.Argument(help="A recipe in TOML that all methods start from.")] = None,
+    data: Annotated[str | None, typer.Option(help="The data set, by name or call; else the embedded digits.")] = None,
+    population: Annotated[str | None, typer.Option(help="How clients share the data; else one class a client.")] = None,
+    methods: Annotated[str | None, typer.Option(
+        help="Names or calls with commas between, + for a combination: 'fedavg,fedprox(mu=0.1)+fedavgm'; else all.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="How many seeds.")] = 3,
+    seed: Annotated[int | None, typer.Option(help="The first of them.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Communication rounds.")] = None,
+    settings: Settings = None,
+    target: Annotated[float | None, typer.Option(
+        help="Count rounds to this accuracy; else to 95% of what centralised training reaches.")] = None,
+    folder: Annotated[Path | None, typer.Option(
+        "--out", metavar="DIR", help="Where it all goes; else a new folder under runs/.")] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it here too: .png, .svg or .pdf.")] = None,
+    engine: Engine = "auto",
+    device: Device = "cpu",
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run methods side by side on one federation: same data, clients, first weights and rounds for all.
+
+    Without options: what skew costs FedAvg, then all methods on ten clients that have one class of digit each.
+
+    Examples:
+
+      askew compare
+
+      askew compare --methods "fedavg,fedprox(mu=0.1),fednnnn" --rounds 50 --seeds 5
+
+      askew compare --data mnist --population "dirichlet(clients=100, alpha=0.1)" --set fraction=0.1
+    """
+    from askew.report.population_plot import check_plot_path
+
+    if seeds < 1:
+        raise AskewError(f"--seeds must be at least 1, got {seeds}")
+    if plot is not None:
+        check_plot_path(plot)
+    given = {"data": data, "population": population, "rounds": rounds, "seed": seed}
+    pairs = [*(settings or []), *(f"{key}={value}" for key, value in given.items() if value is not None)]
+    recipes = make_recipes(file, pairs, methods)
+    plain = all(value is None for value in (file, data, population, methods))
+    skews = _skewed(recipes["fedavg"]) if plain else {}
+    folder = folder or _default_folder()
+    check_new_folder(folder)
+    first = next(iter(recipes.values())).seed
+    everything = {**recipes, **skews}
+    width = max(len(recipe.name) for recipe in everything.values())  # so that the bar stays where it is
+    with RunProgress(seeds * sum(recipe.rounds for recipe in everything.values()), "compare") as progress:
+        def start(label: str, seed: int) -> None:
+            progress.label(f"{everything[label].name:<{width}} seed {seed}")
+
+        shared: Any = {"engine": engine, "device": device, "data_dir": data_dir, "on_start": start,
+                       "on_round": progress.on_round}
+        result = run_all(recipes, range(first, first + seeds), target=target, out=folder, **shared)
+        ladder = None
+        if skews and not result.interrupted:
+            ladder = run_all(skews, result.seeds, out=folder / "skew", **shared)
+    table = result.as_mapping()
+    if ladder is not None:
+        table["skew"] = skew_table(result, ladder, data_dir)
+        write_table(folder, table, device, engine)
+    _draw(result, folder, plot)
+    if as_json:
+        print_json(table)
+    else:
+        _show(table, folder)
+    if result.interrupted or (ladder is not None and ladder.interrupted):
+        err.print("interrupted: this is what was finished")
+        raise typer.Exit(130)
+    if not any(contender.outcomes for contender in result.contenders):
+        raise typer.Exit(3)  # as `askew run` does when training diverges
+
+
+def make_recipes(file: Path | None, pairs: Sequence[str], methods: str | None) -> dict[str, Recipe]:
+    """Label -> recipe for each method that was asked for.
+
+    Args:
+        file: what all methods start from; without one, the default job's recipe (of which, for other data than the
+            digits that it was made for, only the federation is kept).
+        pairs: `key=value` settings.
+        methods: as `--methods` writes them; None takes all.
+    """
+    if any(pair.partition("=")[0].strip() == "method" for pair in pairs):
+        raise AskewError("compare takes --methods a,b,c, not --set method=...")
+    plain = [pair for pair in pairs if "." not in pair.partition("=")[0]]  # arguments of pieces need the method first
+    defaults: Mapping[str, Any] = {} if file else default_job.JOB
+    tuned = file is None and load_recipe(None, plain, None, defaults).data.name == "digits"
+    if not tuned and file is None:
+        defaults = {"population": default_job.ONE_CLASS}
+    asked = split_outside_brackets(methods, ",") if methods is not None else list(
+        default_job.METHODS if tuned else (call.partition("(")[0] for call in default_job.METHODS))
+    recipes = {}
+    for text in asked:
+        parts = split_outside_brackets(text, "+")
+        specs = [registry.parse("method", part) for part in parts]
+        label = "+".join(str(spec).removesuffix("()") for spec in specs)
+        if label in recipes:
+            raise AskewError(f"--methods names {label} twice")
+        recipes[label] = load_recipe(file, pairs, parts, defaults)
+    return recipes
+
+
+def split_outside_brackets(text: str, separator: str) -> list[str]:
+    """Split `a,b(c=1, d=[2, 3])` at the separators that stand in no brackets and no quotes."""
+    parts, depth, quote, start = [], 0, "", 0
+    for at, character in enumerate(text):
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "\"'":
+            quote = character
+        elif character in "([{":
+            depth += 1
+        elif character in ")]}":
+            depth -= 1
+        elif character == separator and depth == 0:
+            parts.append(text[start:at])
+            start = at + 1
+    parts = [part.strip() for part in (*parts, text[start:])]
+    if not all(parts):
+        raise AskewError(f"--methods {text!r} has an empty place; put one {separator!r} between two names, as in "
+                         f"fedavg{separator}fednnnn")
+    return parts
+
+
+def skew_table(result: Comparison, ladder: Comparison, data_dir: str | None) -> list[dict[str, Any]]:
+    """What skew costs FedAvg: training in one place, then federations from none to the job's own."""
+    found: dict[str, Contender] = {c.label.removeprefix(_LADDER): c for c in ladder.contenders}
+    ceiling, own = result.named("centralised"), result.named("fedavg")
+    rows = [("training in one place", ceiling)]
+    rows += [(f"FedAvg, {name}", found.get(name, own)) for name in default_job.SKEWS]
+    top = ceiling.mean("global") if ceiling else None
+    table = []
+    for name, contender in rows:
+        mean = contender.mean("global") if contender else None
+        if contender is None or mean is None:
+            continue
+        table.append({"name": name, "population": str(contender.recipe.population), "emd": _emd(contender, data_dir),
+                      "accuracy_mean": mean, "accuracy_std": contender.std("global"),
+                      "loss": None if top is None or contender is ceiling else mean - top})
+    return table
+
+
+def _skewed(fedavg: Recipe) -> dict[str, Recipe]:
+    """FedAvg on the federations of the first table that are not the job's own."""
+    return {f"{_LADDER}{name}": fedavg.replace(population=scheme) for name, scheme in default_job.SKEWS.items()
+            if scheme != default_job.ONE_CLASS}
+
+
+def _emd(contender: Contender, data_dir: str | None) -> float | None:
+    """Mean EMD of the clients, mean over the seeds; of clients, so not where there is but one."""
+    if contender.is_ceiling:
+        return None
+    data = registry.build("data", contender.recipe.data, data_dir=data_dir)
+    drawn = [draw_population(contender.recipe.replace(seed=outcome.seed), data) for outcome in contender.outcomes]
+    return sum(mean_emd(population.counts, population.class_totals) for population in drawn) / len(drawn)
+
+
+def _default_folder() -> Path:
+    stem = Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-compare"
+    return next(path for n in range(1, 1000) if not (path := stem if n == 1 else Path(f"{stem}-{n}")).exists())
+
+
+def _draw(result: Comparison, folder: Path, plot: Path | None) -> None:
+    from askew.report.comparison import plot_comparison
+
+    if any(contender.outcomes for contender in result.contenders):
+        for path in (folder / "curves.png", folder / "curves.svg", *([plot] if plot else [])):
+            plot_comparison(result, path)
+
+
+def _show(table: Mapping[str, Any], folder: Path) -> None:
+    from askew.report.comparison_table import divergence_lines, method_rows, needs_line, skew_rows
+
+    page = out if out.is_terminal else Console(width=max(out.width, 100), highlight=False)  # a pipe has no width
+    if table.get("skew"):
+        page.print(skew_rows(table["skew"], title="What skew costs FedAvg"))
+        page.print()
+    title = f"{table['data'].removesuffix('()')}: {table['population']}, {table['rounds']} rounds"
+    page.print(method_rows(table, title))
+    page.print()
+    for line in divergence_lines(table["methods"]):
+        page.print(line, style="red", markup=False)
+    for line in filter(None, (needs_line(table["methods"]), _about_judge(table), _about_fairness(table))):
+        page.print(line, markup=False, style="dim")
+    page.print(f"run folder: {folder}", soft_wrap=True, markup=False)
+
+
+def _about_judge(table: Mapping[str, Any]) -> str:
+    if table["judge"] != "devices":
+        return ""
+    personal = ", ".join(row["method"] for row in table["methods"] if row["personal"])
+    because = f"since {personal} picks a model for each client" if personal else "since the federation is about devices"
+    return (f"own data: accuracy on data like each client's own, mean over the clients; all are judged so, {because}. "
+            f"Always answering a client's most frequent class would score {table['majority_class_accuracy']:.1%}.")
+
+
+def _about_fairness(table: Mapping[str, Any]) -> str:
+    number = len(table["seeds"])
+    spread = f"± standard deviation over {number} seeds" if number > 1 else "one seed, so no spread is known"
+    target = f"; to {table['target']:.1%}: rounds until {table['target_is']}" if table["target"] else ""
+    return ("For each seed all have the same data, clients, first weights and rounds; what a method keeps at the "
+            f"server or for validation comes out of its clients' share; {spread}{target}.")

@@ -1,0 +1,75 @@
+"""Several clients side by side on a CPU, one thread each: for networks whose own operations fill a core but not two.
+
+Every thread has its own copy of the network and shares the data. Results come in the order of the jobs, so that the
+same seed gives the same bits whoever finishes first.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import torch
+from torch import nn
+
+from askew.core.probe import ModelState
+from askew.simulate.batched import CannotBatch
+from askew.simulate.dropout import dropouts, set_keys
+from askew.simulate.sequential import Chunk, Job, train_job
+from askew.simulate.task import Task
+
+
+class Parallel:
+    """The engine of threads.
+
+    Args:
+        task: the run.
+        threads: clients that train at the same time; by default as many as torch uses threads.
+    """
+
+    name = "parallel"
+
+    def __init__(self, task: Task, threads: int | None = None) -> None:
+        if task.device.type != "cpu":
+            raise CannotBatch("threads help on a CPU only")
+        if _draws_by_itself(task):
+            raise CannotBatch(f"{type(task.module).__name__} draws random numbers that threads would share")
+        self.task = task
+        self.threads = threads or torch.get_num_threads()
+        self._own = threading.local()
+        self._workers = ThreadPoolExecutor(self.threads, thread_name_prefix="askew", initializer=torch.set_num_threads, initargs=(1,))
+
+    def train(self, models: Mapping[int, ModelState], jobs: Sequence[Job], round: int) -> Iterator[Chunk]:
+        waiting: deque[Future[Chunk]] = deque()
+        try:
+            for job in jobs:
+                waiting.append(self._workers.submit(self._one, models[job.model], job, round))
+                if len(waiting) > 2 * self.threads:  # as many results in memory as keep the threads busy
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
+
+    def _one(self, start: ModelState, job: Job, round: int) -> Chunk:
+        if not hasattr(self._own, "module"):
+            self._own.module = copy.deepcopy(self.task.module)
+        module: nn.Module = self._own.module
+        return train_job(self.task, module, start, job, round, seeded=False)
+
+
+def _draws_by_itself(task: Task) -> bool:
+    """Whether the network gives other scores after another global seed: it calls torch's generator in its `forward`."""
+    x = task.prepare.apply(task.data.train.x[:4], None)
+    set_keys(dropouts(task.module), torch.tensor(0))
+    buffers = {name: b.clone() for name, b in task.module.named_buffers()}
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        scores = []
+        for seed in (0, 1):
+            torch.manual_seed(seed)
+            scores.append(torch.func.functional_call(task.module, {n: b.clone() for n, b in buffers.items()}, (x,)))
+    return not torch.equal(scores[0], scores[1])

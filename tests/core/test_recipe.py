@@ -1,0 +1,111 @@
+"""A recipe is one value, in Python, in a file and on the command line."""
+
+import math
+
+import pytest
+
+import askew
+from askew.core.recipe import Recipe, parse_value, read_file
+from askew.core.registry import Spec
+from askew.server import mean, momentum
+
+
+def test_strings_specs_and_made_pieces_are_the_same_value():
+    text = Recipe(server=["mean()", "momentum(beta=0.5)"])
+    made = Recipe(server=[mean(), momentum(0.5)])
+    specs = Recipe(server=(Spec("mean"), Spec("momentum", {"beta": 0.5})))
+    assert text == made == specs
+    assert Recipe(server="mean()") == Recipe(server=["mean()"])
+    assert Recipe(fraction=1) == Recipe(fraction=1.0)
+
+
+@pytest.mark.parametrize("recipe", [
+    Recipe(),
+    Recipe(server=["mean(weights='uniform')", "momentum(0.5, nesterov=true)"], rounds=7, fraction=0.25, judge="global"),
+    Recipe(step=["add_gradient_noise(1e-05)", "sgd(lr=0.1, lr_drops=[2, 3])", "project_to_ball(radius=inf)"]),
+    Recipe(pool="clone_and_delete(milestones=[1, 2])", upload=["quantize(8)"], validation=0.2),
+    Recipe(data="npz(path='a folder/it\\'s \"mine\".npz')", name='quotes " and \\ and naïve 数据 😀'),
+    Recipe(preprocess=["normalise(mean=0.5, std=0.5)"], probes=["update_norms()"], hold_out=0.1, share=0.5,
+           start="warm_up()", judge="devices"),
+], ids=range(6))
+def test_a_file_reads_back_to_an_equal_value(recipe, tmp_path):
+    assert Recipe.from_toml(recipe.to_toml()) == recipe
+    (tmp_path / "recipe.toml").write_text(recipe.to_toml(), encoding="utf-8")
+    assert Recipe.from_mapping(read_file(tmp_path / "recipe.toml")) == recipe
+
+
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"fraction": 0.0}, r"fraction must be in \(0, 1\], got 0.0"),
+    ({"fraction": 1.5}, r"fraction must be in \(0, 1\], got 1.5"),
+    ({"fraction": math.nan}, "fraction must be in"),
+    ({"fraction": "half"}, "fraction must be float, not 'half'"),
+    ({"rounds": 0}, "rounds must be at least 1, got 0"),
+    ({"rounds": 2.5}, "rounds must be int, not 2.5"),
+    ({"rounds": True}, "rounds must be int, not True"),
+    ({"epochs": 0}, "epochs must be at least 1, got 0"),
+    ({"batch_size": -1}, "batch_size must be at least 0, got -1"),
+    ({"evaluate_every": 0}, "evaluate_every must be at least 1"),
+    ({"hold_out": 1.0}, r"hold_out must be in \[0, 1\), got 1.0"),
+    ({"validation": -0.1}, r"validation must be in \[0, 1\), got -0.1"),
+    ({"share": 1.1, "hold_out": 0.1}, r"share must be in \[0, 1\], got 1.1"),
+    ({"judge": "everyone"}, "judge must be 'auto' or 'global' or 'devices', not 'everyone'"),
+    ({"server": ["meen()"]}, "unknown server 'meen'; did you mean 'mean'"),
+    ({"model": "mlp(hiden=[3])"}, "has no argument 'hiden'; did you mean 'hidden'"),
+    ({"model": 3}, "model must name a model"),
+    ({"server": [3]}, "server must name a server"),
+    ({"data": "digits(seed=1)"}, "digits"),
+])
+def test_values_out_of_range_are_refused(changes, message):
+    with pytest.raises(askew.AskewError, match=message) as error:
+        Recipe(**changes)
+    assert "\n" not in str(error.value)
+
+
+def test_an_unknown_key_gets_the_nearest_known_one():
+    with pytest.raises(askew.AskewError, match="unknown key 'round'; did you mean 'rounds'"):
+        Recipe.from_mapping({"round": 3})
+    with pytest.raises(askew.AskewError, match="unknown key 'xyzzy'; known: name, data, "):
+        Recipe().replace(xyzzy=3)
+    with pytest.raises(askew.AskewError, match="unknown key 'epoch'; did you mean 'epochs'"):
+        Recipe().with_setting("epoch", 3)
+
+
+def test_one_argument_of_a_piece_is_changed_by_its_address():
+    recipe = Recipe(server=["mean()", "momentum(beta=0.5, nesterov=True)"])
+    assert recipe.with_setting("momentum.beta", 0.9).server[1] == Spec("momentum", {"beta": 0.9, "nesterov": True})
+    assert recipe.with_setting("sgd.lr", 0.5).step == (Spec("sgd", {"lr": 0.5}),)
+    assert recipe.with_setting("population.clients", 4).population.args["clients"] == 4
+    assert recipe.with_setting("rounds", 3).rounds == 3
+    assert recipe.step == (Spec("sgd", {"lr": 0.1}),)  # the original is as it was
+
+
+def test_a_piece_that_stands_in_two_places_is_changed_in_both():
+    """FedCD quantises what clients send and what the server stores; quantize.bits means both."""
+    recipe = Recipe(upload=["quantize(8)"], server=["mean()", "quantize(8)"]).with_setting("quantize.bits", 4)
+    assert recipe.upload == (Spec("quantize", {"bits": 4}),)
+    assert recipe.server[1] == Spec("quantize", {"bits": 4})
+
+
+@pytest.mark.parametrize(("address", "value", "message"), [
+    ("sdg.lr", 1.0, "the recipe has no piece 'sdg'; did you mean 'sgd'"),
+    ("sgd.rate", 1.0, "client 'sgd' has no argument 'rate'"),
+    ("sgd.lr", "fast", "sgd: lr must be float, not 'fast'"),
+    ("momentum.beta", 0.9, "the recipe has no piece 'momentum'"),
+])
+def test_addresses_that_lead_nowhere(address, value, message):
+    with pytest.raises(askew.AskewError, match=message):
+        Recipe().with_setting(address, value)
+
+
+@pytest.mark.parametrize(("text", "value"), [
+    ("3", 3), ("0.5", 0.5), ("true", True), ("[1, 2]", [1, 2]), ("inf", math.inf), ("digits", "digits"),
+    ('"digits"', "digits"), ("shards(clients=4, shards_per_client=2)", "shards(clients=4, shards_per_client=2)"),
+    ('["mean()", "momentum(0.9)"]', ["mean()", "momentum(0.9)"]), ("", ""),
+])
+def test_values_as_the_command_line_writes_them(text, value):
+    assert parse_value(text) == value
+
+
+def test_toml_that_does_not_parse_names_the_line():
+    with pytest.raises(askew.AskewError, match=r"recipe is not valid TOML: .*line 2"):
+        Recipe.from_toml('rounds = 3\nname = "unfinished\n')

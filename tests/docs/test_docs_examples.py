@@ -1,0 +1,93 @@
+"""What a newcomer reads must run: code blocks, commands, recipe files, links and the numbers of the README."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+import askew
+from askew.cli.app import app
+from askew.recipes.load import load_recipe
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
+RUN = ["README.md", "docs/guide.md", "docs/add-a-method.md"]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def commands(page: Path) -> list[list[str]]:
+    """Every line of an indented block or example that calls askew."""
+    text = "\n".join(line for line in page.read_text().splitlines())
+    lines = re.findall(r"^(?:    |#   )(?:PYTHONPATH=\. )?askew ([a-z].*)$", text, re.MULTILINE)
+    # Columns of explanation stand three or more spaces behind a command.
+    return [shlex.split(re.split(r" {3,}", line)[0]) for line in lines]
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_python_blocks_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    code = blocks(ROOT / name, "python")
+    assert code
+    namespace: dict[str, object] = {}
+    for number, block in enumerate(code):
+        file = re.match(r"# (\w+\.py)\n", block)
+        if file:
+            (tmp_path / file[1]).write_text(block)
+        else:
+            exec(compile(block, f"{name}, block {number}", "exec"), namespace)
+    sys.modules.pop("my_methods", None)
+
+
+@pytest.mark.parametrize("page", [*PAGES, *EXAMPLES], ids=lambda page: page.name)
+def test_commands_exist_with_these_options(page: Path) -> None:
+    group = typer.main.get_command(app)
+    for arguments in commands(page):
+        command = group.get_command(None, arguments[0])  # type: ignore[attr-defined]
+        assert command is not None, f"{page.name}: there is no 'askew {arguments[0]}'"
+        command.make_context(arguments[0], arguments[1:])  # raises for an unknown option; nothing runs
+
+
+def test_there_are_commands_to_check() -> None:
+    assert {arguments[0] for page in PAGES for arguments in commands(page)} >= {"compare", "run", "resume", "partition"}
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.name)
+def test_example_recipes_are_valid(file: Path) -> None:
+    recipe = load_recipe(file)
+    if recipe.data.name == "digits":
+        assert askew.run(recipe.replace(rounds=1)).evaluations
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_within_the_repository_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_numbers_of_the_readme_are_those_of_the_recorded_run() -> None:
+    """Every row of the README's tables is in results/compare.json."""
+    measured = json.loads((ROOT / "results" / "compare.json").read_text())
+    text = (ROOT / "README.md").read_text()
+    for row in measured["skew"]:
+        assert re.search(rf"^{re.escape(row['name'])} .*{shown(row, 'accuracy')}", text, re.MULTILINE), row["name"]
+    for row in measured["methods"]:
+        line = re.search(rf"^\| `{re.escape(row['name'])}` \|.*$", text, re.MULTILINE)
+        assert line, row["name"]
+        assert shown(row, "accuracy") in line[0]
+        assert shown(row, "test_accuracy") in line[0]
+
+
+def shown(row: dict[str, float], key: str) -> str:
+    return f"{100 * row[f'{key}_mean']:.1f} ± {100 * row[f'{key}_std']:.1f}"

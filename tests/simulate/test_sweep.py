@@ -1,0 +1,71 @@
+"""A configuration in a sweep has the result that it has alone."""
+
+import pytest
+import torch
+
+import askew
+from askew.recipes import fedcd, fednnnn
+from askew.simulate.sweep import grid, sweep
+from askew.simulate.vectorised import Vectorised
+
+BASE = askew.Recipe(population="dirichlet_per_class(clients=5, alpha=0.5)", batch_size=16, rounds=3, fraction=0.6)
+
+
+def same(alone, together):
+    assert [r["round"] for r in alone.records] == [r["round"] for r in together.records]
+    for a, b in zip(alone.records, together.records, strict=True):
+        assert a["train_loss"] == pytest.approx(b["train_loss"], rel=1e-4)
+        assert a["accuracy"] == pytest.approx(b["accuracy"], abs=0.006)  # two of 360 test digits
+    for name, v in alone.model.items():
+        torch.testing.assert_close(together.model[name], v, rtol=1e-3, atol=1e-5)
+
+
+def test_a_grid_is_all_combinations_the_last_axis_fastest():
+    recipes = grid(BASE, {"sgd.lr": [0.01, 0.1], "seed": [0, 1, 2]})
+    assert [(r.step[0].args["lr"], r.seed) for r in recipes] == [(lr, seed) for lr in (0.01, 0.1) for seed in (0, 1, 2)]
+
+
+@pytest.mark.parametrize("axes", [
+    {"sgd.lr": [0.01, 0.1, 0.3]},
+    {"seed": [0, 1, 2]},  # other starts, populations, samples and shuffles
+    {"sgd.lr": [0.05, 0.1], "sgd.momentum": [0.5, 0.9], "sgd.weight_decay": [0.001, 0.1]},
+], ids=str)
+def test_configurations_train_together_as_they_would_alone(axes):
+    base = BASE.replace(step="sgd(lr=0.1, momentum=0.5, weight_decay=0.001, lr_decay=0.9)")
+    recipes = grid(base, axes)
+    outcomes = sweep(recipes, engine="vectorised")
+    assert {id(o.result.simulation.engine) for o in outcomes} == {id(outcomes[0].result.simulation.engine)}, "one group"
+    assert isinstance(outcomes[0].result.simulation.engine, Vectorised)
+    for recipe, outcome in zip(recipes, outcomes, strict=True):
+        assert outcome.recipe == recipe
+        assert outcome.diverged is None
+        same(askew.run(recipe, engine="sequential"), outcome.result)
+
+
+def test_pieces_that_need_the_whole_model_take_a_value_each():
+    recipes = grid(BASE.replace(step=["add_gradient_noise(0.01)", "sgd(lr=0.1)", "project_to_ball(radius=3.0)"]),
+                   {"project_to_ball.radius": [2.0, 4.0], "add_gradient_noise.std": [0.001, 0.1]})
+    for recipe, outcome in zip(recipes, sweep(recipes, engine="vectorised"), strict=True):
+        same(askew.run(recipe, engine="sequential"), outcome.result)
+
+
+def test_server_pieces_and_pools_may_differ_within_a_group():
+    recipes = [BASE, fednnnn(BASE, beta=0.5), fednnnn(BASE, beta=1.0), BASE.replace(population="iid(clients=7)")]
+    for recipe, outcome in zip(recipes, sweep(recipes, engine="vectorised"), strict=True):
+        same(askew.run(recipe, engine="sequential"), outcome.result)
+
+
+def test_unequal_shapes_are_scheduled_one_after_the_other():
+    recipes = [BASE, BASE.replace(batch_size=8), BASE.replace(model="mlp(hidden=[8])"), fedcd(BASE, milestones=[1])]
+    outcomes = sweep(recipes, engine="vectorised")
+    assert len({id(o.result.simulation.engine) for o in outcomes}) == 4
+    for recipe, outcome in zip(recipes, outcomes, strict=True):
+        same(askew.run(recipe, engine="sequential"), outcome.result)
+
+
+def test_one_that_diverges_does_not_stop_the_others():
+    recipes = grid(BASE, {"sgd.lr": [0.1, 1e30, 0.05]})
+    outcomes = sweep(recipes, engine="vectorised")
+    assert "lower the learning rate" in (outcomes[1].diverged or "")
+    assert [o.diverged is None for o in outcomes] == [True, False, True]
+    same(askew.run(recipes[2], engine="sequential"), outcomes[2].result)

@@ -1,0 +1,194 @@
+"""The batched engine: a client's result is its own, whoever it shares a computation with."""
+
+import pytest
+import torch
+from torch import nn
+
+import askew
+from askew.core.population import Ownership, Population
+from askew.simulate.batched import CannotBatch, batched_network
+from askew.simulate.dropout import key_dropouts
+from askew.simulate.engines import ENGINES, make_engine
+from askew.simulate.loop import Simulation
+from askew.simulate.sequential import Job, Sequential
+from askew.simulate.task import build_task, initial_model
+from askew.simulate.vectorised import Vectorised
+
+RECIPE = askew.Recipe(batch_size=16, epochs=2, model="mlp(hidden=[16])")
+
+
+def data_of(shape, count=64, classes=10, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    x, y = torch.randn(count, *shape, generator=generator), torch.arange(count) % classes
+    return askew.Dataset.from_tensors((x, y), (x[:20], y[:20]))
+
+
+def updates(engine, task, clients):
+    """Each client's own update."""
+    found = {}
+    for chunk in engine.train({0: initial_model(task)}, [Job(0, c) for c in clients], 3):
+        for i, job in enumerate(chunk.jobs):
+            found[job.client] = {name: v[i] for name, v in chunk.updates.items()}
+    return found
+
+
+def assert_close(a, b, tolerance=1e-4):
+    for name, v in a.items():
+        assert (v - b[name]).norm() <= tolerance * v.norm() + 1e-7, name
+
+
+@pytest.fixture(scope="module")
+def unequal_task():
+    """Clients with 1 to 1,000 examples."""
+    sizes = [1, 1000, 2, 16, 17, 333, 31, 32]
+    data = data_of((8,), sum(sizes))
+    owners = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes)).numpy()
+    population = Population.of(Ownership.by_owner(owners, len(sizes)), data.train.y.numpy(), 10)
+    return build_task(RECIPE, data=data, population=population)
+
+
+@pytest.mark.parametrize("graphed", [False, True])
+@pytest.mark.parametrize("chunk", [None, 3, 1])
+def test_unequal_clients_in_one_cohort(unequal_task, chunk, graphed):
+    clients = list(range(unequal_task.num_clients))
+    reference = updates(Sequential(unequal_task), unequal_task, clients)
+    ours = updates(Vectorised(unequal_task, chunk_jobs=chunk, graphed=graphed, compiled=False), unequal_task, clients)
+    for client in clients:
+        assert_close(reference[client], ours[client])
+
+
+def test_a_client_added_to_the_cohort_does_not_change_the_others(unequal_task):
+    engine = Vectorised(unequal_task)
+    few, many = updates(engine, unequal_task, [2, 4, 6]), updates(engine, unequal_task, [1, 2, 3, 4, 6])
+    for client in few:
+        assert_close(few[client], many[client], tolerance=1e-6)
+
+
+# Nets and inputs; BatchNorm over a handful of examples magnifies rounding, so that its clients get whole batches.
+NETS = {
+    "mlp(hidden=[16])": (1, 8, 8), "small_cnn()": (1, 8, 8), "mcmahan_mnist_cnn()": (1, 28, 28), "mcmahan_cifar_cnn()": (3, 24, 24),
+    "fednnnn_mnist_cnn()": (1, 28, 28), "fednnnn_cifar_cnn()": (3, 32, 32), "fedcd_cnn()": (3, 32, 32), "resnet20_fixup()": (3, 32, 32),
+    "hello_edge_cnn()": (1, 50, 10), "hello_edge_cnn(batch_norm=True)": (1, 50, 10), "hello_edge_cnn(dropout=0.3)": (1, 50, 10),
+}
+
+
+def relative(a, b):
+    return float((sum(((a[k].double() - b[k].double()) ** 2).sum() for k in a) / sum((a[k].double() ** 2).sum() for k in a)).sqrt())
+
+
+@pytest.mark.parametrize("engine", [name for name in ENGINES if name != "sequential"])
+@pytest.mark.parametrize("net", NETS)
+def test_every_network_trains_as_it_does_alone(net, engine):
+    """One step: the movement is the same; three rounds: the weights are.
+
+    On noise, ReLU and max pooling turn rounding into flips, which BatchNorm passes on to all: hence 0.5% for a movement
+    (last layers agree to 1e-5) and a small rate for the rounds.
+    """
+    recipe = RECIPE.replace(model=net, population="iid(clients=2)", epochs=1, step="sgd(lr=0.001)", rounds=3)
+    data = data_of(NETS[net])
+    whole = build_task(recipe.replace(batch_size=0, step="sgd(lr=0.1)"), data=data)  # a movement well above rounding
+    alone, together = updates(Sequential(whole), whole, [0, 1]), updates(make_engine(engine, whole), whole, [0, 1])
+    for client in (0, 1):
+        assert relative(alone[client], together[client]) < 5e-3
+        last = list(alone[client])[-1]
+        assert relative({last: alone[client][last]}, {last: together[client][last]}) < 1e-5
+    task = build_task(recipe, data=data)
+    a, b = Simulation(task, Sequential(task)), Simulation(task, make_engine(engine, task))
+    for _ in range(3):
+        a.advance(), b.advance()
+    assert relative(a.view().params, b.view().params) < 1e-4
+    if a.view().buffers:
+        assert relative(a.view().buffers, b.view().buffers) < 1e-4
+
+
+class Skips(nn.Module):
+    """A user's module with a residual connection, dropout and its own forward."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.last = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 10)
+        self.drop = nn.Dropout(0.5)
+
+    def forward(self, x):
+        h = torch.relu(self.first(x))
+        return self.last(h + self.drop(torch.tanh(self.second(h))))
+
+
+class OwnWeight(nn.Module):
+    """A bare parameter: no stacked form, so that vmap serves."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(8, 10))
+
+    def forward(self, x):
+        return x @ self.weight
+
+
+class Mixes(nn.Module):
+    """Looks across its batch: stacked layers alone would mix clients."""
+
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Linear(8, 10)
+
+    def forward(self, x):
+        return self.last(x - x.mean(dim=0))
+
+
+class Draws(nn.Module):
+    """Draws from torch's generator by itself: its numbers cannot be a client's own in a batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Linear(8, 10)
+
+    def forward(self, x):
+        return self.last(nn.functional.dropout(x, 0.5, self.training))
+
+
+@pytest.mark.parametrize(("module", "kind"), [(Skips(), "stacked layers"), (OwnWeight(), "vmap"), (Mixes(), "vmap")],
+                         ids=["skips", "own weight", "mixes"])
+def test_modules_of_ones_own(module, kind):
+    # Equal sizes: a padded batch would show in a network that looks across it.
+    task = build_task(RECIPE.replace(population="iid(clients=4)"), data=data_of((8,)), model=module)
+    engine = Vectorised(task)
+    assert engine.kind == kind
+    reference, ours = updates(Sequential(task), task, range(4)), updates(engine, task, range(4))
+    for client in range(4):
+        assert_close(reference[client], ours[client])
+
+
+def test_a_module_that_draws_by_itself_is_refused_and_auto_goes_one_by_one():
+    task = build_task(RECIPE.replace(population="iid(clients=4)"), data=data_of((8,)), model=Draws())
+    with pytest.raises(CannotBatch, match="random"):
+        Vectorised(task)
+    with pytest.raises(askew.AskewError, match=r"engine vectorised: .*use --engine sequential"):
+        make_engine("vectorised", task)
+    with pytest.raises(CannotBatch, match="draws random numbers"):
+        ENGINES["parallel"](task)
+    assert make_engine("auto", task).name == "sequential"
+
+
+def test_dropout_masks_belong_to_the_client():
+    module = nn.Sequential(nn.Linear(8, 200), nn.Dropout(0.5), nn.Linear(200, 10))
+    layers = key_dropouts(module)
+    layers[0].key = torch.tensor(7)
+    x = torch.ones(5, 200)
+    whole = layers[0](x)
+    assert 0.4 < float((whole == 0).float().mean()) < 0.6
+    assert torch.equal(layers[0](x[:3]), whole[:3]), "a shorter batch has the same masks in front"
+    network, kind = batched_network(module.train(), torch.randn(4, 8))
+    assert kind == "stacked layers"
+    assert callable(network)
+
+
+def test_padding_in_a_network_that_looks_across_its_batch_is_avoided():
+    """Mixes on unequal sizes: batches of one size go together, as for BatchNorm."""
+    data = data_of((8,), 40)
+    owners = torch.repeat_interleave(torch.arange(3), torch.tensor([5, 16, 19])).numpy()
+    population = Population.of(Ownership.by_owner(owners, 3), data.train.y.numpy(), 10)
+    task = build_task(RECIPE.replace(batch_size=8), data=data, population=population, model=Mixes())
+    reference, ours = updates(Sequential(task), task, range(3)), updates(Vectorised(task), task, range(3))
+    for client in range(3):
+        assert_close(reference[client], ours[client])
