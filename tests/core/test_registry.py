@@ -39,6 +39,7 @@ def test_a_made_piece_remembers_how_it_was_made():
     ("momentum(__import__('os'))", "cannot be read"),
     ("mask_by_sign_agreement()", "needs 'theta'"),
     ("no.such:piece", "cannot be imported"),
+    ("no.such:piece(path='a:b')", "cannot be imported"),
 ])
 def test_bad_text_gets_one_clear_line(text, message):
     with pytest.raises(AskewError) as error:
@@ -63,3 +64,8 @@ def test_a_new_server_piece_is_one_function_and_no_edit_elsewhere():
     after = askew.run(recipe).model
     steps = torch.cat([(after[name] - before[name]).flatten() for name in after])
     assert 0 < steps.abs().max() <= 0.001 + 1e-6
+
+
+def test_a_colon_in_an_argument_is_not_a_module():
+    assert registry.parse("start", "pretrained(path='a:b.safetensors')") == Spec("pretrained", {"path": "a:b.safetensors"})
+    assert registry.parse("server", "askew.server.scale:scale(lr=0.5)").args == {"lr": 0.5}

@@ -13,6 +13,7 @@ import typer
 
 import askew
 from askew.cli.app import app
+from askew.core import registry
 from askew.recipes.load import load_recipe
 
 ROOT = Path(__file__).parents[2]
@@ -37,6 +38,8 @@ def commands(page: Path) -> list[list[str]]:
 def test_python_blocks_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
+    # Pieces that the page files must not outlive it.
+    monkeypatch.setattr(registry, "_PIECES", {kind: dict(pieces) for kind, pieces in registry._PIECES.items()})
     code = blocks(ROOT / name, "python")
     assert code
     namespace: dict[str, object] = {}

@@ -140,7 +140,9 @@ def build(kind: str, spec: str | Spec, **injected: Any) -> Any:
 
 
 def _parse_call(kind: str, text: str) -> tuple[str, list[Any], dict[str, Any]]:
-    module, colon, call = text.rpartition(":")
+    head, bracket, rest = text.partition("(")  # a colon behind the bracket belongs to an argument
+    module, colon, name = head.rpartition(":")
+    call = name + bracket + rest
     try:
         tree = ast.parse(call.strip(), mode="eval").body
         if isinstance(tree, ast.Name):

@@ -147,7 +147,7 @@ def describe_environment(device: torch.device | str, **given: Any) -> dict[str, 
         except metadata.PackageNotFoundError:  # askew run from its source tree
             versions[package] = "not installed"
     return {"versions": versions, "device": device_name(device), "threads": torch.get_num_threads(),
-            "platform": platform.platform(terse=True), "cpus": os.cpu_count(), "commit": _commit(),
+            "platform": f"{platform.system()} {platform.machine()}", "cpus": os.cpu_count(), "commit": _commit(),
             "started": datetime.now(UTC).isoformat(timespec="seconds"), **given}
 
 
