@@ -72,6 +72,7 @@ CONTESTANTS = {
     "askew auto": Entry("with_askew.py", ("auto",), peer=False),
     "askew sequential": Entry("with_askew.py", ("sequential",), peer=False),
     "askew vectorised": Entry("with_askew.py", ("vectorised",), peer=False),
+    "askew parallel": Entry("with_askew.py", ("parallel",), peer=False),
     "plain loop": Entry("plain_loop.py", peer=False),
     "plain loop, channels last": Entry("plain_loop.py", ("--channels-last",), peer=False, images_only=True),
     "pfl": Entry("with_pfl.py"),
@@ -93,12 +94,12 @@ def set_up() -> None:
     subprocess.run([*install, "--no-deps", "-r", str(HERE / "requirements-fedlab.txt")], check=True)
 
 
-def start(entry: Entry, threads: int, log: Path) -> Process:
+def start(entry: Entry, threads: int, log: Path, cache: Path) -> Process:
     python = VENV / "bin" / "python" if entry.peer else Path(sys.executable)
     if not python.exists():
         raise LeftOut(f"{VENV.name} is missing; run 'python benchmarks/peers.py --setup' first")
     command = [str(python), str(HERE / "peers" / entry.script), *entry.arguments]
-    return Process(command, max(1, threads // entry.processes), log)
+    return Process(command, max(1, threads // entry.processes), log, cache)
 
 
 def measure(work: Workload, names: list[str], rounds: int, threads: int) -> dict[str, Any]:
@@ -130,14 +131,13 @@ def measure(work: Workload, names: list[str], rounds: int, threads: int) -> dict
             for position, name in enumerate(names):
                 note(f"{work.name}: loading {name}")
                 try:
-                    running[name] = start(CONTESTANTS[name], threads, here / f"{position}.log")
+                    running[name] = start(CONTESTANTS[name], threads, here / f"{position}.log", here / "cache")
                 except LeftOut as reason:
                     left_out[name] = str(reason)
                     continue
-                rows[name] = {"contestant": name, "versions": {}, "seconds": []}
                 loaded = attempt(name, do="load", file=str(here / "federation.pt"), threads=running[name].threads)
                 if loaded:
-                    rows[name]["versions"] = loaded["versions"]
+                    rows[name] = {"contestant": name, "seconds": [], **loaded}
             for number in range(CHECKED + rounds):
                 note(f"{work.name}: round {number + 1} of {CHECKED + rounds}{' (warm-up)' if number < CHECKED else ''}")
                 order = list(running)
@@ -197,7 +197,8 @@ def table(result: dict[str, Any]) -> str:
         ratio = f"{row['ratio']:.2f}" if "ratio" in row else "-"
         apart = f"{row['difference']:.1e}{'' if row['same_weights'] else ' !'}"
         speed = f"{row['median_ms']:12.1f}{spread:>18}{row['images_per_s']:11,.0f}"
-        lines.append(f"{row['contestant']:28}{speed}{ratio:>14}{apart:>12}")
+        name = row["contestant"] + (f" ({row['note']})" if row["note"] else "")
+        lines.append(f"{name:28}{speed}{ratio:>14}{apart:>12}")
     lines += [f"{name:28}left out: {reason}" for name, reason in result["left_out"].items()]
     return "\n".join(lines)
 

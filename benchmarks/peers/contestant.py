@@ -3,9 +3,9 @@
 A contestant is a process of its own, in whatever Python environment its library needs (this file needs torch alone).
 It reads one JSON object a line and answers each with one line:
 
-    {"do": "load", "file": F, "threads": N}  ->  {"versions": {...}}      F holds a `Federation`
-    {"do": "round", "round": r}              ->  {"seconds": t}           one round of federated averaging
-    {"do": "weights", "file": F}             ->  {"file": F}              the global model, as a torch file
+    {"do": "load", "file": F, "threads": N}  ->  {"versions": {...}, "note": ...}  F holds a `Federation`
+    {"do": "round", "round": r}              ->  {"seconds": t}                    one round of federated averaging
+    {"do": "weights", "file": F}             ->  {"file": F}                       the global model, as a torch file
 
 A failure is answered with {"error": line}. The end of the input ends the process.
 """
@@ -76,6 +76,8 @@ class Federation:
 class Contestant(Protocol):
     """One way to compute rounds."""
 
+    note: str  # what the table says beside the name: a choice that the contestant made by itself
+
     def round(self, number: int) -> None:
         """Round `number` (0, 1, ... in order), complete: sample, local training, the new global model."""
         ...
@@ -122,7 +124,7 @@ def obey(contestant: Contestant, command: dict[str, Any], packages: list[str]) -
     """Carry out one command on a loaded contestant."""
     if command["do"] == "load":
         versions = {package: metadata.version(package) for package in ["torch", *packages]}
-        return {"versions": {"python": platform.python_version(), **versions}}
+        return {"versions": {"python": platform.python_version(), **versions}, "note": contestant.note}
     if command["do"] == "round":
         began = time.perf_counter()
         contestant.round(command["round"])

@@ -22,6 +22,8 @@ class PlainLoop:
         channels_last: convolution weights and images in channels-last order, the one tuning that pays on CPUs.
     """
 
+    note = ""
+
     def __init__(self, federation: Federation, channels_last: bool = False) -> None:
         self.federation = federation
         self.layout = torch.channels_last if channels_last and federation.x.ndim == 4 else torch.contiguous_format

@@ -25,13 +25,14 @@ class Process:
         command: how to start it.
         threads: of one of its processes.
         log: where its standard error goes.
+        cache: an empty folder in the place of the user's cache, so that what was remembered there has no say.
     """
 
-    def __init__(self, command: list[str], threads: int, log: Path) -> None:
+    def __init__(self, command: list[str], threads: int, log: Path, cache: Path) -> None:
         self.threads, self.log = threads, log
-        counts = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
+        settings = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads), "XDG_CACHE_HOME": str(cache)}
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log.open("w"),
-                                         text=True, env={**os.environ, **counts})
+                                         text=True, env={**os.environ, **settings})
 
     def ask(self, **command: Any) -> dict[str, Any]:
         """Send one command and wait for its answer."""

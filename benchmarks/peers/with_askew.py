@@ -26,6 +26,7 @@ class Askew:
         work = workload(name, step=[f"sgd(lr={lr})"])
         task = build_task(work.recipe, data=work.data)
         self.simulation = Simulation(task, make_engine(engine, task))
+        self.note = self.simulation.engine.name if engine == "auto" else ""
 
     def round(self, number: int) -> None:
         assert number == self.simulation.round, "rounds come in order"

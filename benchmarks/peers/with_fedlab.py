@@ -55,6 +55,8 @@ class GivenClients(SyncServerHandler):
 class FedLab:
     """The body of `fedlab.core.standalone.StandalonePipeline.main`, without its evaluation."""
 
+    note = ""
+
     def __init__(self, federation: Federation) -> None:
         logging.getLogger().setLevel(logging.WARNING)
         self.clients = Clients(federation)

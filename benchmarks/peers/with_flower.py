@@ -44,6 +44,8 @@ class GivenClients(FedAvg):
 class Flower:
     """The server's side, inside a running simulation."""
 
+    note = ""
+
     def __init__(self, federation: Federation, file: Path, grid: Grid) -> None:
         self.strategy = GivenClients(federation, file)
         self.grid = grid

@@ -38,6 +38,8 @@ class Network(nn.Module):
 class Pfl:
     """One `FederatedAveraging` run that is continued round by round."""
 
+    note = ""
+
     def __init__(self, federation: Federation) -> None:
         # pfl joins its process group when it is imported, so that has to wait until the environment names the group.
         from pfl.aggregate.simulate import SimulatedBackend
