@@ -78,9 +78,9 @@ def test_a_device_keeps_at_least_two_models_worst_first():
     assert sorted(scores_after({0: 0.5, 1: 0.3, 2: 0.2}, keep_at_least=1)[0]) == [0]
 
 
-def test_equal_scores_delete_nothing():
-    """std = 0 and all differences are 0: 0 >= 0 holds in print for every model, the best included."""
-    assert sorted(scores_after({0: 0.5, 1: 0.5, 2: 0.5})[0]) == [0, 1, 2]
+def test_equal_scores_leave_the_two_oldest():
+    """std = 0 and all differences are 0: 0 >= 0 holds for every model, the best included, but a device keeps two."""
+    assert sorted(scores_after({0: 0.5, 1: 0.5, 2: 0.5})[0]) == [0, 1]
 
 
 @pytest.mark.parametrize(("round", "accuracies", "left"), [
@@ -149,7 +149,7 @@ def test_a_clones_window_starts_empty():
 
 
 def test_milestones_5_15_25_make_eight_models():
-    pool = clone_and_delete([5, 15, 25], score_noise=0.0)
+    pool = clone_and_delete([5, 15, 25], score_noise=0.0, keep_at_least=8)
     state = pool.init(1)
     assert pool.metrics(state, None)["active_models"] == 1
     for round in range(1, 31):

@@ -38,7 +38,9 @@ def clone_and_delete(milestones: Sequence[int] = (5, 15, 25, 30), window: int = 
 
     Where the paper leaves open or contradicts itself:
       - With two models eq. (4) always holds for the worse one, yet the text says that a device keeps at least two.
-        Eq. (4) is therefore applied, worst model first, only while a device has more than `keep_at_least`.
+        Eq. (4) is therefore applied, worst model first (of equals the youngest), only while a device has more than
+        `keep_at_least`. Models that all score the same fulfil it too (0 >= 0), so that a device on which every model
+        is perfect keeps two as well.
       - Before `window` rounds have passed, the mean is over those there are; a clone's window starts empty, so that
         its 1 - c_m counts for one round.
       - At the first milestone c = 1, so that clones start with score 0. The scores a device sends carry noise
@@ -95,7 +97,7 @@ def clone_and_delete(milestones: Sequence[int] = (5, 15, 25, 30), window: int = 
     def prune(c: Scores, round: int) -> Scores:
         best, spread = max(c.values()), float(np.std(list(c.values())))
         for m in sorted(c, key=lambda m: (c[m], -m)):
-            if len(c) > keep_at_least and best - c[m] >= spread > 0:
+            if len(c) > keep_at_least and best - c[m] >= spread:
                 c = {other: v for other, v in c.items() if other != m}
         c = normalised(c)  # the late rule speaks of shares of two models
         if round > late_round and len(c) == 2 and min(c.values()) <= late_score:
