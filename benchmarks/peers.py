@@ -2,6 +2,7 @@
 
     python benchmarks/peers.py --setup                  once: the peers' own environment in .venv-bench
     python benchmarks/peers.py [--workloads W1,W2,W3] [--rounds 5] [--threads 2] [--contestants ...] [--json FILE]
+    python benchmarks/peers.py --show FILE              the tables of an earlier run
 
 All contestants take turns, round by round, within one run, so that a slow moment of the machine hits all of them. The
 first three rounds warm up and are checked: each contestant must arrive at the weights of a plain loop in float64.
@@ -59,6 +60,7 @@ class Entry:
         processes: among which it divides the threads.
         peer: whether it lives in the peers' environment.
         images_only: whether other inputs make it the same as another contestant.
+        usual: whether it takes part unless told otherwise.
     """
 
     script: str
@@ -66,13 +68,14 @@ class Entry:
     processes: int = 1
     peer: bool = True
     images_only: bool = False
+    usual: bool = True
 
 
 CONTESTANTS = {
     "askew auto": Entry("with_askew.py", ("auto",), peer=False),
     "askew sequential": Entry("with_askew.py", ("sequential",), peer=False),
     "askew vectorised": Entry("with_askew.py", ("vectorised",), peer=False),
-    "askew parallel": Entry("with_askew.py", ("parallel",), peer=False),
+    "askew parallel": Entry("with_askew.py", ("parallel",), peer=False, usual=False),  # where it is fast, auto takes it
     "plain loop": Entry("plain_loop.py", peer=False),
     "plain loop, channels last": Entry("plain_loop.py", ("--channels-last",), peer=False, images_only=True),
     "pfl": Entry("with_pfl.py"),
@@ -98,8 +101,10 @@ def start(entry: Entry, threads: int, log: Path, cache: Path) -> Process:
     python = VENV / "bin" / "python" if entry.peer else Path(sys.executable)
     if not python.exists():
         raise LeftOut(f"{VENV.name} is missing; run 'python benchmarks/peers.py --setup' first")
+    if entry.processes > threads:
+        raise LeftOut(f"it needs a thread for each of its {entry.processes} processes, and --threads is {threads}")
     command = [str(python), str(HERE / "peers" / entry.script), *entry.arguments]
-    return Process(command, max(1, threads // entry.processes), log, cache)
+    return Process(command, threads // entry.processes, log, cache)
 
 
 def measure(work: Workload, names: list[str], rounds: int, threads: int) -> dict[str, Any]:
@@ -222,11 +227,17 @@ def main() -> None:
     parser.add_argument("--workloads", default=",".join(RATES))
     parser.add_argument("--rounds", type=int, default=5, help="timed rounds of each contestant")
     parser.add_argument("--threads", type=int, default=2, help="of each contestant, over all its processes")
-    parser.add_argument("--contestants", default=";".join(CONTESTANTS), help="names, separated by semicolons")
+    parser.add_argument("--contestants", default=";".join(name for name, entry in CONTESTANTS.items() if entry.usual),
+                        help=f"names, separated by semicolons; there are: {'; '.join(CONTESTANTS)}")
     parser.add_argument("--json", type=Path, help="write the results to this file as well")
+    parser.add_argument("--show", type=Path, help="print the tables of such a file and end")
     options = parser.parse_args()
     if options.setup:
         set_up()
+        return
+    if options.show:
+        for result in json.loads(options.show.read_text())["workloads"]:
+            sys.stdout.write(table(result) + "\n\n")
         return
     names = [name.strip() for name in options.contestants.split(";")]
     for name in names:
@@ -235,8 +246,9 @@ def main() -> None:
     for name in options.workloads.split(","):
         if name not in RATES:
             parser.error(f"--workloads: unknown workload {name!r}; there are {', '.join(RATES)}")
-    if options.rounds < 1:
-        parser.error(f"--rounds must be at least 1, got {options.rounds}")
+    for name, value in (("--rounds", options.rounds), ("--threads", options.threads)):
+        if value < 1:
+            parser.error(f"{name} must be at least 1, got {value}")
     torch.set_num_threads(options.threads)
     environment = describe_environment("cpu", processor=processor(), load_average=os.getloadavg()[0],
                                        instructions=torch.backends.cpu.get_cpu_capability())

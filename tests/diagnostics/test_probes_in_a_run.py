@@ -34,7 +34,8 @@ def interrupt_after(rounds):
 
 
 def test_the_list_above_is_complete():
-    assert {registry.parse("probe", probe).name for probe in PROBES} == set(registry.names("probe"))
+    ours = {name for name in registry.names("probe") if registry.find("probe", name).__module__.startswith("askew.")}
+    assert {registry.parse("probe", probe).name for probe in PROBES} == ours  # other tests file probes of their own
 
 
 @pytest.mark.parametrize("recipe", [BASE, fednnnn(BASE), fedcd(BASE, milestones=[2])], ids=lambda r: r.name)

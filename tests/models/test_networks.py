@@ -173,7 +173,7 @@ def test_sizes_between_the_layers(text: str, shape: tuple[int, ...], expected: d
 @pytest.mark.parametrize(("text", "shape", "message"), [
     ("mlp", (), r"mlp needs examples with at least one value, not shape \[\]"),
     ("mlp(hidden=[0])", (4,), r"mlp: hidden widths must be at least 1, not \[0\]"),
-    ("mlp(hidden=64)", (4,), r"mlp: hidden must be list\[int\], not 64"),
+    ("mlp(hidden=64)", (4,), r"mlp: hidden must be a list of int, not 64"),
     ("small_cnn", (64,), r"small_cnn needs inputs \[channels, height, width\], not \[64\]; use mlp"),
     ("small_cnn", (1, 3, 8), r"small_cnn needs inputs of at least \[channels, 4, 4\], not \[1, 3, 8\]"),
     ("mcmahan_mnist_cnn", (1, 2, 2), r"^mcmahan_mnist_cnn needs inputs of at least \[channels, 4, 4\], not \[1, 2"),
