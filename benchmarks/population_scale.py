@@ -36,8 +36,8 @@ def measure(scheme: str, clients: int, examples: int, classes: int) -> dict[str,
     """Draw one population in this process."""
     import numpy as np
 
+    from askew.core import skew
     from askew.core.dataset import Source
-    from askew.diagnostics import skew
     from askew.partition import draw
 
     random = np.random.default_rng(0)

@@ -136,6 +136,24 @@ def test_ratio_is_time_over_askew_s_time():
     assert rows["pfl"]["images_per_s"] == 20.0
 
 
+@pytest.mark.parametrize(("code", "reason"), [
+    ("raise ValueError('no such data')", "ended with status 1: ValueError: no such data"),
+    ("input(); print('{\"error\": \"OSError: disk full\"}')", "OSError: disk full"),
+])
+def test_a_contestant_that_fails_is_left_out_with_its_reason(tmp_path, code, reason):
+    process = peers.Process([sys.executable, "-c", code], 1, tmp_path / "log", tmp_path)
+    with pytest.raises(peers.LeftOut) as caught:
+        process.ask(do="load")
+    process.close()
+    assert str(caught.value) == reason
+
+
+def test_more_processes_than_threads_are_left_out(tmp_path):
+    with pytest.raises(peers.LeftOut) as caught:
+        peers.start(peers.Entry("with_pfl.py", ("2",), processes=2, peer=False), 1, tmp_path / "log", tmp_path)
+    assert "--threads is 1" in str(caught.value)
+
+
 def test_unknown_names_are_refused():
     for option, value in (("--contestants", "plane loop"), ("--workloads", "W9"), ("--rounds", "0")):
         done = subprocess.run([sys.executable, str(COMMAND), option, value], capture_output=True, text=True, check=False)

@@ -77,3 +77,12 @@ def test_files_that_are_no_populations(tmp_path):
         with pytest.raises(AskewError, match="is not a population file") as error:
             Population.load(tmp_path / name)
         assert "\n" not in str(error.value)
+
+
+def test_skew_by_hand():
+    """Two classes of two examples; client 0 has one of each, client 1 two of class 1 ... EMD |1/2 - 1/2| * 2 and |0 - 1/2| + |1 - 1/2|."""
+    population = Population.of(Ownership.of([[0, 2], [3, 3]]), np.array([0, 0, 1, 1]), 2)
+    assert population.emd.tolist() == [0.0, 1.0]
+    assert population.mean_emd == 0.5
+    assert population.entropy.tolist() == [1.0, 0.0]
+    assert population.classes_per_client.tolist() == [2, 1]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from askew.core import skew
 from askew.core.dataset import Source
 from askew.core.errors import AskewError
-from askew.diagnostics import skew
 from askew.partition import emd
 from askew.partition.draw import draw
 

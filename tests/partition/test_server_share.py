@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from askew.core import skew
 from askew.core.dataset import Source
 from askew.core.errors import AskewError
-from askew.diagnostics import skew
 from askew.partition import draw, hold_out
 
 SOURCE = Source(np.random.default_rng(0).permutation(np.arange(50_000) % 10), 10)

@@ -16,7 +16,7 @@ from askew.cli.run import Device, Engine, Settings
 from askew.core import registry
 from askew.core.errors import AskewError
 from askew.core.recipe import Recipe
-from askew.diagnostics.skew import mean_emd
+from askew.core.skew import mean_emd
 from askew.recipes import default_job
 from askew.recipes.load import load_recipe
 from askew.simulate.compare import check_new_folder, write_table

@@ -10,8 +10,8 @@ import numpy as np
 import typer
 
 from askew.cli.common import AsJson, err, out, print_json
+from askew.core import skew
 from askew.core.population import Population
-from askew.diagnostics import skew
 from askew.diagnostics.skew_cost import SOURCE, expected_loss, verdict
 from askew.diagnostics.skew_table import CountsTable, read_counts
 

@@ -11,13 +11,12 @@ import typer
 import askew.data
 import askew.partition
 from askew.cli.common import AsJson, DataDir, Seed, err, out, print_json
-from askew.core import registry
+from askew.core import registry, skew
 from askew.core.dataset import Dataset, Source
 from askew.core.errors import AskewError
 from askew.core.population import Population
 from askew.core.recipe import parse_value
 from askew.core.registry import Spec
-from askew.diagnostics import skew
 
 app = typer.Typer()
 

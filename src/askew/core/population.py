@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from askew.core import skew
 from askew.core.errors import AskewError
 
 
@@ -114,6 +115,26 @@ class Population:
     def sizes(self) -> np.ndarray:
         """Training examples of each client."""
         return self.train.sizes
+
+    @property
+    def emd(self) -> np.ndarray:
+        """Each client's earth mover's distance from the whole (zhao2018)."""
+        return skew.emd(self.counts, self.class_totals)
+
+    @property
+    def mean_emd(self) -> float:
+        """The plain mean of the clients' EMD."""
+        return float(self.emd.mean())
+
+    @property
+    def entropy(self) -> np.ndarray:
+        """Entropy of each client's class distribution, in bits."""
+        return skew.entropy(self.counts)
+
+    @property
+    def classes_per_client(self) -> np.ndarray:
+        """How many classes each client has examples of."""
+        return skew.classes_per_client(self.counts)
 
     def at(self, positions: np.ndarray) -> Population:
         """Indices of a subset turned into indices of the whole training set."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from askew.diagnostics.skew import largest_emd
+from askew.core.skew import largest_emd
 
 SOURCE = "Zhao et al. 2018, 'Federated Learning with Non-IID Data', table 2"
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from askew.core import skew
 from askew.core.errors import AskewError
-from askew.diagnostics import skew
 from askew.report.palette import class_colours
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from askew.diagnostics import skew
+from askew.core import skew
 from askew.report.palette import class_colours
 
 MOST_ROWS = 30

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from askew.diagnostics import skew
+from askew.core import skew
 
 COUNTS = np.array([[8, 0], [1, 1]])  # shares (1, 0) and (1/2, 1/2); together (9/10, 1/10)
 
