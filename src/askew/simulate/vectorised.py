@@ -30,7 +30,7 @@ from askew.simulate.sequential import Chunk, Job
 from askew.simulate.task import Task
 
 CHUNK_BYTES = {"cpu": 256 << 20, "cuda": 4 << 30}  # stacked weights of one chunk; activations are about as much again
-CHUNK_JOBS = 512
+CHUNK_JOBS = {"cpu": 256, "cuda": 1024}
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Vectorised:
         self._drops = bool(dropouts(task.module))
         weights = sum(p.numel() * p.element_size() for p in task.module.parameters())
         bound = max(1, CHUNK_BYTES.get(task.device.type, CHUNK_BYTES["cuda"]) // max(1, 6 * weights))
-        self.chunk_jobs = chunk_jobs or min(CHUNK_JOBS, bound)
+        self.chunk_jobs = chunk_jobs or min(CHUNK_JOBS.get(task.device.type, CHUNK_JOBS["cuda"]), bound)
         on_gpu = task.device.type == "cuda"
         self._steps = GraphedSteps(
             self.network, task.data.train.x, task.data.train.y, task.prepare, precision, on_gpu if compiled is None else compiled,
