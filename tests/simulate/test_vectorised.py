@@ -10,6 +10,7 @@ from askew.simulate.batched import CannotBatch, batched_network
 from askew.simulate.dropout import key_dropouts
 from askew.simulate.engines import ENGINES, make_engine
 from askew.simulate.loop import Simulation
+from askew.simulate.parallel import Parallel
 from askew.simulate.sequential import Job, Sequential
 from askew.simulate.task import build_task, initial_model
 from askew.simulate.vectorised import Vectorised
@@ -55,6 +56,16 @@ def test_unequal_clients_in_one_cohort(unequal_task, chunk, graphed):
     ours = updates(Vectorised(unequal_task, chunk_jobs=chunk, graphed=graphed, compiled=False), unequal_task, clients)
     for client in clients:
         assert_close(reference[client], ours[client])
+
+
+def test_threads_side_by_side_give_the_reference_in_the_order_of_the_jobs(unequal_task):
+    clients = [5, 0, 1, 7, 3]
+    engine = Parallel(unequal_task, threads=2)
+    chunks = list(engine.train({0: initial_model(unequal_task)}, [Job(0, c) for c in clients], 3))
+    assert [chunk.jobs[0].client for chunk in chunks] == clients
+    reference = updates(Sequential(unequal_task), unequal_task, clients)
+    for chunk in chunks:
+        assert_close(reference[chunk.jobs[0].client], {name: v[0] for name, v in chunk.updates.items()}, tolerance=1e-6)
 
 
 def test_a_client_added_to_the_cohort_does_not_change_the_others(unequal_task):

@@ -55,11 +55,11 @@ class Cohort:
         squares = []
         for name, total in self._sum.items():
             u = updates[name]
-            if len(clients) == 1:
-                total += u[0].to(torch.float64) * weights[0]
+            if len(clients) == 1 and u.device.type == "cpu":
+                total.add_(u[0], alpha=float(weights[0]))  # one pass, no copy in float64
             else:
                 total += torch.tensordot(weights.to(u.dtype), u, dims=1)
-            squares.append((u * u).reshape(len(u), -1).sum(dim=1, dtype=torch.float64))
+            squares.append(torch.linalg.vector_norm(u.reshape(len(u), -1), dim=1, dtype=torch.float64).square())
             if self._signs is not None:
                 self._signs[name] += u.sign().sum(dim=0)
         for name, total in self._buffers.items():
@@ -118,6 +118,6 @@ class Cohort:
         return (squares.sum(dim=1).sqrt() * self.weights).sum()
 
     def not_finite(self) -> list[int]:
-        """Clients whose update holds NaN or infinity."""
-        bad = ~torch.isfinite(torch.cat(self._squares).sum(dim=1))
+        """Clients whose update holds NaN or infinity, or is so long that its square is beyond float32 (1.8e19)."""
+        bad = ~(torch.cat(self._squares).sum(dim=1) <= torch.finfo(torch.float32).max)
         return [client for client, is_bad in zip(self.clients, bad.tolist(), strict=True) if is_bad]

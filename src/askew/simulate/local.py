@@ -77,6 +77,7 @@ def train_locally(module: nn.Module, model: ModelState, examples: Examples, indi
             u, state = step.update(dict(zip(own, gradients, strict=True)), state, ctx)
             for name, p in own.items():
                 p.add_(u[name])
-    trained = ModelState({name: p.detach().clone() for name, p in own.items()},
+    # The weights need no copy: the next training begins by giving the module other memory.
+    trained = ModelState({name: p.detach() for name, p in own.items()},
                          {name: b.detach().clone() for name, b in buffers.items()})
     return trained, torch.stack(losses).mean()
