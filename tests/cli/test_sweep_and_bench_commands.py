@@ -74,3 +74,9 @@ def test_the_bench_shows_every_engine_and_what_auto_takes(monkeypatch, capsys):
     code, out, _ = call(monkeypatch, capsys, "bench", "--repeats", "1")
     assert code == 0
     assert "--engine auto takes" in out
+
+
+def test_an_unknown_command_gets_the_nearest_name(monkeypatch, capsys):
+    code, _, err = call(monkeypatch, capsys, "swep")
+    assert code == 2
+    assert err == "askew: unknown command 'swep'; did you mean 'sweep'?\n"

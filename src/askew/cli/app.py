@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from askew.core.errors import AskewError
+from askew.core.registry import suggest
 
 # name -> (module, one line of help). A module is imported only when its command is called or asked for help.
 COMMANDS = {
@@ -31,11 +32,11 @@ class _Lazy(TyperGroup):
 
     def get_command(self, ctx: Any, name: str) -> Any:
         if name not in COMMANDS:
-            return None
+            raise AskewError(f"unknown command {name!r}; {suggest(name, COMMANDS)}")
         module = importlib.import_module(COMMANDS[name][0])
         module.app._add_completion = False  # one completion, the main command's, is enough
         command: Any = typer.main.get_command(module.app)
-        command.name = name
+        command.name, command.short_help = name, COMMANDS[name][1]
         return command
 
 
@@ -44,7 +45,7 @@ app = typer.Typer(cls=_Lazy, no_args_is_help=True, add_completion=False, rich_ma
 
 @app.callback()
 def _about() -> None:
-    """Federated learning on skewed data: measure it, train under every remedy, compare, deploy."""
+    """Federated learning on skewed data: measure it, train under every remedy, compare."""
 
 
 def main() -> None:
