@@ -9,7 +9,7 @@ import askew
 from askew.core.dataset import Source
 from askew.data import load
 from askew.partition import draw
-from askew.recipes import centralised, data_sharing, fedavg, fedcd, fednnnn, fedprox
+from askew.recipes import centralised, data_sharing, fedavg, fedavgm, fedcd, fednnnn, fedprox
 from askew.simulate import compare as module
 from askew.simulate.compare import compare
 from askew.simulate.judge import majority_accuracy, measured
@@ -190,3 +190,28 @@ def test_two_labels_never_share_a_folder(tmp_path):
     assert mus == [0.1, 0.2]
     with pytest.raises(askew.AskewError, match="not empty"):
         compare(recipes, [0], out=tmp_path / "c")
+
+
+def test_an_interrupted_comparison_goes_on_where_it_stopped(tmp_path):
+    """Finished runs are kept, the one under way is resumed, the rest is done: the same numbers as without the break."""
+    recipes = {"fedavg": BASE, "fedavgm": fedavgm(BASE), "fednnnn": fednnnn(BASE)}
+    whole = compare(recipes, [0], out=tmp_path / "whole")
+    rounds = 0
+
+    def stop_in_the_second_run(record, recipe):
+        nonlocal rounds
+        rounds += 1
+        if rounds == BASE.rounds + 1:
+            raise KeyboardInterrupt
+
+    cut = compare(recipes, [0], out=tmp_path / "cut", on_round=stop_in_the_second_run)
+    assert cut.interrupted
+    assert [len(c.outcomes) for c in cut.contenders] == [1, 0, 0]
+    kept = (tmp_path / "cut" / "fedavg-seed0" / "model.safetensors").stat().st_mtime_ns
+    done = compare(recipes, [0], out=tmp_path / "cut", go_on=True)
+    assert not done.interrupted
+    assert (tmp_path / "cut" / "fedavg-seed0" / "model.safetensors").stat().st_mtime_ns == kept, "not trained again"
+    for a, b in zip(whole.contenders, done.contenders, strict=True):
+        assert a.outcomes[0].records == b.outcomes[0].records
+    with pytest.raises(askew.AskewError, match="holds a run of another recipe"):
+        compare({"fedavg": BASE.replace(rounds=7)}, [0], out=tmp_path / "cut", go_on=True)

@@ -44,6 +44,7 @@ def compare(
         help="Count rounds to this accuracy; else to 95% of what centralised training reaches.")] = None,
     folder: Annotated[Path | None, typer.Option(
         "--out", metavar="DIR", help="Where it all goes; else a new folder under runs/.")] = None,
+    go_on: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted comparison in DIR (same options).")] = False,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it here too: .png, .svg or .pdf.")] = None,
     engine: Engine = "auto",
     device: Device = "cpu",
@@ -73,8 +74,11 @@ def compare(
     recipes = make_recipes(file, pairs, methods)
     plain = all(value is None for value in (file, data, population, methods))
     skews = _skewed(recipes["fedavg"]) if plain else {}
+    if go_on and (folder is None or not folder.is_dir()):
+        raise AskewError(f"--resume needs --out with the folder of an interrupted comparison, got {str(folder) if folder else 'none'}")
     folder = folder or _default_folder()
-    check_new_folder(folder)
+    if not go_on:
+        check_new_folder(folder)
     first = next(iter(recipes.values())).seed
     everything = {**recipes, **skews}
     width = max(len(recipe.name) for recipe in everything.values())  # so that the bar stays where it is
@@ -82,7 +86,7 @@ def compare(
         def start(label: str, seed: int) -> None:
             progress.label(f"{everything[label].name:<{width}} seed {seed}")
 
-        shared: Any = {"engine": engine, "device": device, "data_dir": data_dir, "on_start": start,
+        shared: Any = {"go_on": go_on, "engine": engine, "device": device, "data_dir": data_dir, "on_start": start,
                        "on_round": progress.on_round}
         result = run_all(recipes, range(first, first + seeds), target=target, out=folder, **shared)
         ladder = None
@@ -98,7 +102,7 @@ def compare(
     else:
         _show(table, folder)
     if result.interrupted or (ladder is not None and ladder.interrupted):
-        err.print("interrupted: this is what was finished")
+        err.print(f"interrupted: this is what was finished; go on with the same options and --resume --out {folder}", soft_wrap=True)
         raise typer.Exit(130)
     if not any(contender.outcomes for contender in result.contenders):
         raise typer.Exit(3)  # as `askew run` does when training diverges

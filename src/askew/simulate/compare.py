@@ -6,7 +6,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from askew.core.registry import Spec
 from askew.simulate.comparison import Comparison, Contender, Outcome
 from askew.simulate.judge import Judge, majority_accuracy
 from askew.simulate.loop import Record
-from askew.simulate.run import run
+from askew.simulate.run import resume, run
 from askew.simulate.run_folder import RunFolder, describe_environment
 from askew.simulate.task import Task, build_task
 
@@ -26,7 +26,7 @@ TABLE = "table.json"
 
 
 def compare(recipes: Mapping[str, Recipe], seeds: Sequence[int], *, target: float | None = None, engine: str = "auto",
-            device: str = "cpu", data_dir: str | None = None, out: str | Path | None = None,
+            device: str = "cpu", data_dir: str | None = None, out: str | Path | None = None, go_on: bool = False,
             on_start: Callable[[str, int], None] | None = None,
             on_round: Callable[[Record, Recipe], None] | None = None) -> Comparison:
     """Run every recipe with every seed, and judge all by one measure.
@@ -41,6 +41,7 @@ def compare(recipes: Mapping[str, Recipe], seeds: Sequence[int], *, target: floa
         target: the accuracy to which rounds are counted; None takes 95% of what centralised training reaches.
         engine, device, data_dir: as in `askew.run`.
         out: a folder, which gets table.json and a run folder for each recipe and seed; nothing is written without one.
+        go_on: the folder holds an interrupted comparison: keep its finished runs, resume the one under way, do the rest.
         on_start: called with label and seed before each run.
         on_round: called with each round's record; the rounds that a diverged run did not reach come as empty records.
 
@@ -50,7 +51,7 @@ def compare(recipes: Mapping[str, Recipe], seeds: Sequence[int], *, target: floa
     Example:
         >>> compare({"fedavg": fedavg(), "fednnnn": fednnnn()}, seeds=[0, 1]).as_mapping()["methods"]
     """
-    _check(recipes, seeds, target, out)
+    _check(recipes, seeds, target, None if go_on else out)
     contenders, judge, majority = _prepare(recipes, seeds[0], device, data_dir)
     names = _folder_names(recipes)
     began, interrupted = time.monotonic(), False
@@ -150,16 +151,45 @@ def _add_run(contender: Contender, seed: int, engine: str, device: str, data_dir
         if on_round:
             on_round(record, recipe)
 
+    earlier = _earlier(path, recipe)
+    for record in earlier.records if earlier else ():
+        count(record, recipe)
+    if earlier and earlier.finished:
+        return replace(contender, outcomes=(*contender.outcomes, Outcome(seed, earlier.records, earlier.seconds, path)))
     try:
-        result = run(recipe, engine=engine, device=device, data_dir=data_dir, out=path, on_round=count)
+        if earlier and path is not None:
+            result = resume(path, engine=engine, device=device, data_dir=data_dir, on_round=count)
+        else:  # also what an earlier comparison left without a checkpoint, or diverged: it is done again
+            result = run(recipe, engine=engine, device=device, data_dir=data_dir, out=path, overwrite=True, on_round=count)
     except DivergedError as error:
         for _ in range(recipe.rounds - rounds):
             count({}, recipe)
         return replace(contender, diverged={**contender.diverged, seed: str(error)})
     if result.interrupted:
-        raise KeyboardInterrupt  # a run half done is no result: its folder can be resumed, the comparison leaves it out
+        raise KeyboardInterrupt  # a run half done is no result: going on with the comparison resumes it
     done = Outcome(seed, result.records, result.seconds, result.folder)
     return replace(contender, outcomes=(*contender.outcomes, done))
+
+
+@dataclass(frozen=True)
+class _Earlier:
+    """A run that an interrupted comparison left behind."""
+
+    records: list[Record]
+    finished: bool
+    seconds: float
+
+
+def _earlier(path: Path | None, recipe: Recipe) -> _Earlier | None:
+    """What the folder of a run holds of this recipe; None where there is nothing to go on from."""
+    if path is None or not path.exists():
+        return None
+    folder = RunFolder.open(path)
+    if folder.recipe != recipe:
+        raise AskewError(f"{str(path)!r} holds a run of another recipe; go on with the settings it began with, or name another folder")
+    if folder.is_finished:
+        return _Earlier(folder.records(), True, float(folder.summary["seconds"]))
+    return _Earlier(folder.records(), False, 0.0) if folder.has_checkpoint else None
 
 
 def _folder_names(labels: Mapping[str, Any]) -> dict[str, str]:

@@ -108,6 +108,15 @@ class RunFolder:
         self.rewrite(record for record in self.records() if record["round"] <= state["round"])
         return state
 
+    @property
+    def has_checkpoint(self) -> bool:
+        return (self.path / CHECKPOINT).is_file()
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run reached its last round: neither interrupted nor diverged."""
+        return (self.path / SUMMARY).is_file() and self.summary["stopped"] is None and not self.has_checkpoint
+
     def drop_checkpoint(self) -> None:
         (self.path / CHECKPOINT).unlink(missing_ok=True)
 
