@@ -55,6 +55,3 @@ def main() -> None:
     except AskewError as error:
         sys.stderr.write(f"askew: {error}\n")
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:  # in a command that keeps nothing to go on from
-        sys.stderr.write("askew: interrupted\n")
-        sys.exit(130)
