@@ -15,7 +15,8 @@ import pytest
 
 import askew
 from askew.cli.app import main
-from askew.cli.compare import make_recipes, split_outside_brackets
+from askew.cli.common import split_outside_brackets
+from askew.cli.compare import make_recipes
 from askew.core import registry
 from askew.recipes import default_job
 from askew.recipes.load import load_recipe

@@ -21,7 +21,7 @@ class Pencil:
         x, y = torch.tensor([[[3.0, 0.0]], [[0.0, 1.0]], [[1.0, 1.0]], [[2.0, 5.0]]]), torch.tensor([0, 1, 0, 1])
         data = Dataset("pencil", Examples(x, y), Examples(x, y), ("a", "b"))
         population = Population.of(Ownership.of([[0], [1, 2], [3]]), y.numpy(), 2)
-        self.setting = Setting(self.module, data, population, self.model([0, 0, 0, 0]), batch_size=5,
+        self.setting = Setting(self.module, data, population, batch_size=5,
                                train=self.train, predict=self.predict)
         self.trained_on = []
 

@@ -60,7 +60,7 @@ def test_votes_give_the_mean_over_all_pairs(clients, inputs, seed):
 
 
 def test_the_inputs_are_the_first_of_one_fixed_order(pencil):
-    model = pencil.setting.initial
+    model = pencil.model([0, 0, 0, 0])
     asked = {n: hypothesis_conflicts(n).observe(pencil.setting, model, None)["x"] for n in (1, 3, 500)}
     assert [len(x) for x in asked.values()] == [1, 3, 4]  # all where there are fewer
     assert torch.equal(asked[1], asked[3][:1])

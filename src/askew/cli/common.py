@@ -20,6 +20,24 @@ DataDir = Annotated[str | None, typer.Option(
     "--data-dir", help="Where data sets are; else $ASKEW_DATA, else the cache folder.", metavar="DIR")]
 
 
+def split_outside_brackets(text: str, separator: str) -> list[str]:
+    """Split `a,b(c=1, d=[2, 3])` at the separators that stand in no brackets and no quotes."""
+    parts, depth, quote, start = [], 0, "", 0
+    for at, character in enumerate(text):
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "\"'":
+            quote = character
+        elif character in "([{":
+            depth += 1
+        elif character in ")]}":
+            depth -= 1
+        elif character == separator and depth == 0:
+            parts.append(text[start:at])
+            start = at + 1
+    return [part.strip() for part in (*parts, text[start:])]
+
+
 def print_json(value: Any) -> None:
     """One JSON object on stdout; numbers that JSON cannot hold (NaN, infinity) become null."""
     sys.stdout.write(json.dumps(_plain(value), allow_nan=False) + "\n")

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from askew.cli.common import AsJson, DataDir, err, out, print_json
+from askew.cli.common import AsJson, DataDir, err, out, print_json, split_outside_brackets
 from askew.cli.progress import RunProgress
 from askew.cli.run import Device, Engine, Settings
 from askew.core import registry
@@ -124,11 +124,11 @@ def make_recipes(file: Path | None, pairs: Sequence[str], methods: str | None) -
     tuned = file is None and load_recipe(None, plain, None, defaults).data.name == "digits"
     if not tuned and file is None:
         defaults = {"population": default_job.ONE_CLASS}
-    asked = split_outside_brackets(methods, ",") if methods is not None else list(
+    asked = _places(methods, ",") if methods is not None else list(
         default_job.METHODS if tuned else (call.partition("(")[0] for call in default_job.METHODS))
     recipes = {}
     for text in asked:
-        parts = split_outside_brackets(text, "+")
+        parts = _places(text, "+")
         specs = [registry.parse("method", part) for part in parts]
         label = "+".join(str(spec).removesuffix("()") for spec in specs)
         if label in recipes:
@@ -137,22 +137,9 @@ def make_recipes(file: Path | None, pairs: Sequence[str], methods: str | None) -
     return recipes
 
 
-def split_outside_brackets(text: str, separator: str) -> list[str]:
-    """Split `a,b(c=1, d=[2, 3])` at the separators that stand in no brackets and no quotes."""
-    parts, depth, quote, start = [], 0, "", 0
-    for at, character in enumerate(text):
-        if quote:
-            quote = "" if character == quote else quote
-        elif character in "\"'":
-            quote = character
-        elif character in "([{":
-            depth += 1
-        elif character in ")]}":
-            depth -= 1
-        elif character == separator and depth == 0:
-            parts.append(text[start:at])
-            start = at + 1
-    parts = [part.strip() for part in (*parts, text[start:])]
+def _places(text: str, separator: str) -> list[str]:
+    """The names in `--methods`, none of them empty."""
+    parts = split_outside_brackets(text, separator)
     if not all(parts):
         raise AskewError(f"--methods {text!r} has an empty place; put one {separator!r} between two names, as in "
                          f"fedavg{separator}fednnnn")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from askew.cli.common import AsJson, DataDir, out, print_json
+from askew.cli.common import AsJson, DataDir, out, print_json, split_outside_brackets
 from askew.cli.progress import RunProgress
 from askew.cli.run import Device, Engine, Precision, Settings
 from askew.core.errors import AskewError
@@ -48,7 +49,7 @@ def sweep(
     with RunProgress(sum(r.rounds for r in recipes), f"{len(recipes)} configurations") as progress:
         outcomes = train(recipes, engine=engine, precision=precision, device=device, data_dir=data_dir,
                          on_round=lambda i, record, recipe: progress.on_round(record, recipe))
-    combinations = [dict(zip(values, _combination(i, values), strict=True)) for i in range(len(recipes))]
+    combinations = [dict(zip(values, chosen, strict=True)) for chosen in product(*values.values())]  # in the order of `grid`
     rows = sorted(zip(combinations, outcomes, strict=True), key=lambda row: 1.0 if row[1].diverged else -row[1].result.best["accuracy"])
     if as_json:
         print_json({"configurations": [_row(setting, outcome) for setting, outcome in rows]})
@@ -73,28 +74,7 @@ def _row(setting: dict[str, object], outcome: Outcome) -> dict[str, object]:
 
 def _axis(text: str) -> tuple[str, list[object]]:
     key, equals, values = text.partition("=")
-    parts = _split(values)
+    parts = split_outside_brackets(values, ",")
     if not equals or not all(parts):
         raise AskewError(f"--grid takes KEY=A,B,..., got {text!r}")
     return key.strip(), [parse_value(part) for part in parts]
-
-
-def _split(text: str) -> list[str]:
-    """At commas outside parentheses: a value may be a call with several arguments."""
-    parts, depth = [""], 0
-    for character in text:
-        depth += (character in "([") - (character in ")]")
-        if character == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += character
-    return [part.strip() for part in parts]
-
-
-def _combination(number: int, axes: dict[str, list[object]]) -> list[object]:
-    """The values of the number-th combination, the last axis fastest, as `grid` counts them."""
-    chosen: list[object] = []
-    for values in reversed(axes.values()):
-        number, at = divmod(number, len(values))
-        chosen.append(values[at])
-    return chosen[::-1]

@@ -37,7 +37,6 @@ class Setting:
     module: nn.Module
     data: Dataset
     population: Population
-    initial: ModelState
     batch_size: int
     train: Callable[[ModelState, np.ndarray, int, int], ModelState]
     predict: Callable[[ModelState, Tensor], Tensor]

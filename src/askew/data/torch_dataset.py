@@ -63,8 +63,9 @@ def _pair(where: str, i: int, item: Any) -> tuple[Tensor, int]:
         got = f"({', '.join(type(part).__name__ for part in item)})" if isinstance(item, tuple) else type(item).__name__
         raise AskewError(f"{where}: example {i} is {got}, not (Tensor, int); give the data set a transform to tensors")
     try:
-        if int(item[1]) == item[1]:
-            return item[0], int(item[1])
+        whole = int(item[1]) == item[1]
     except (TypeError, ValueError):
-        pass
+        whole = False
+    if whole:
+        return item[0], int(item[1])
     raise AskewError(f"{where}: the label of example {i} is {item[1]!r}, not a whole number")

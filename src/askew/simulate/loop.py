@@ -48,7 +48,7 @@ class Simulation:
         self.models: dict[int, GlobalModel] = {0: GlobalModel(start, task.server.init(start.params))}
         self.pool_state = task.pool.init(task.num_clients)
         self._setting = Setting(
-            module=task.module, data=task.data, population=task.population, initial=start,
+            module=task.module, data=task.data, population=task.population,
             batch_size=task.recipe.batch_size, train=self._train_twin, predict=task.predict,
         )
         # One state a probe and model; a model that is new to a probe starts afresh.
