@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from askew.core.errors import AskewError
 from askew.models import resnet20_fixup
 from askew.models.resnet20_fixup import FixupBlock
 
@@ -59,8 +60,8 @@ def test_scale_of_the_first_convolutions(network: nn.Module) -> None:
         he = (2 / (9 * weight.shape[0])) ** 0.5
         # L = 9 blocks of m = 2 convolutions: 9^(-1/2) = 1/3.
         assert weight.std().item() == pytest.approx(he / 3, rel=3 / (2 * weight.numel()) ** 0.5)
-        assert block.scale.item() == 1.0
-        assert [b.item() for b in (block.bias1, block.bias2, block.bias3, block.bias4)] == [0.0] * 4
+        assert (block.scale.scale * block.scale.root).item() == pytest.approx(1.0)
+        assert [b.bias.item() for b in (block.bias1, block.bias2, block.bias3, block.bias4)] == [0.0] * 4
 
 
 def set_block(block: FixupBlock, conv1: float, conv2: float) -> None:
@@ -68,7 +69,8 @@ def set_block(block: FixupBlock, conv1: float, conv2: float) -> None:
         for convolution, centre in ((block.conv1, conv1), (block.conv2, conv2)):
             convolution.weight.zero_()
             convolution.weight[:, :, 1, 1] = centre
-        for name, value in (("bias1", 0.5), ("bias2", 1.0), ("bias3", -1.0), ("bias4", 0.25), ("scale", 0.5)):
+        for name, value in (("bias1.bias", 0.5), ("bias2.bias", 1.0), ("bias3.bias", -1.0), ("bias4.bias", 0.25),
+                            ("scale.scale", 0.5)):
             block.get_parameter(name).fill_(value)
 
 
@@ -88,3 +90,29 @@ def test_block_with_stride_by_hand() -> None:
     # Both channels of conv1 give 6; conv2 adds up 2 * 3 (6 - 1) = 30; 0.5 * 30 + 0.25 = 15.25.
     # Shortcut: 2 + 0.5 on the old channel, 0 on the new one.
     assert block(x).flatten().tolist() == [17.75, 15.25]
+
+
+def test_scalars_at_a_tenth_of_the_rate() -> None:
+    """A plain step of rate 1 on what is kept moves the scalars by a tenth of their gradients, all else by the whole."""
+    plain, slow = FixupBlock(1, 1, 1, 1), FixupBlock(1, 1, 1, 1, scalar_rate=0.1)
+    x = torch.full((1, 1, 1, 1), 2.0)
+    for block in (plain, slow):
+        set_block(block, conv1=2.0, conv2=3.0)
+    with torch.no_grad():  # the same scalars, as each keeps them
+        for name, kept in slow.named_parameters():
+            if kept.numel() == 1 and "conv" not in name:
+                kept /= 0.1**0.5
+    assert slow(x).item() == pytest.approx(plain(x).item())
+    moved = {}
+    for key, block in (("plain", plain), ("slow", slow)):
+        gradients = torch.autograd.grad(block(x).sum(), list(block.parameters()))
+        root = {"plain": 1.0, "slow": 0.1**0.5}[key]
+        moved[key] = {name: g.flatten()[g.numel() // 2].item() * (root if "conv" not in name else 1.0)
+                      for (name, _), g in zip(block.named_parameters(), gradients, strict=True)}
+    for name, step in moved["plain"].items():
+        assert moved["slow"][name] == pytest.approx(step * (1.0 if "conv" in name else 0.1), rel=1e-5), name
+
+
+def test_scalar_rate_must_be_positive() -> None:
+    with pytest.raises(AskewError, match="scalar_rate must be above 0, not 0"):
+        resnet20_fixup((3, 32, 32), 10, scalar_rate=0.0)

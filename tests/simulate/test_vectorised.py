@@ -7,13 +7,15 @@ from torch import nn
 import askew
 from askew.core.population import Ownership, Population
 from askew.simulate.batched import CannotBatch, batched_network
+from askew.simulate.client_layers import with_client_axis
 from askew.simulate.dropout import key_dropouts
 from askew.simulate.engines import ENGINES, make_engine
+from askew.simulate.graphed import _bucket
 from askew.simulate.loop import Simulation
 from askew.simulate.parallel import Parallel
 from askew.simulate.sequential import Job, Sequential
 from askew.simulate.task import build_task, initial_model
-from askew.simulate.vectorised import Vectorised
+from askew.simulate.vectorised import Lane, Vectorised
 
 RECIPE = askew.Recipe(batch_size=16, epochs=2, model="mlp(hidden=[16])")
 
@@ -203,3 +205,70 @@ def test_padding_in_a_network_that_looks_across_its_batch_is_avoided():
     reference, ours = updates(Sequential(task), task, range(3)), updates(Vectorised(task), task, range(3))
     for client in range(3):
         assert_close(reference[client], ours[client])
+
+
+def test_padding_counts_for_nothing_in_batch_norm():
+    """Unequal clients in fixed shapes, where batches are padded, against the same step by step, where they are not."""
+    recipe = askew.Recipe(population="power_law(clients=6)", hold_out=0.8, model="fednnnn_cifar_cnn()", batch_size=7, epochs=2,
+                          step="sgd(lr=0.02)")
+    task = build_task(recipe)
+    assert len(set((task.population.sizes % 7).tolist())) > 1  # last batches differ
+    engines = [Vectorised(task, graphed=graphed, compiled=False) for graphed in (False, True)]
+    chunks = [next(iter(engine.train({0: initial_model(task)}, [Job(0, c) for c in range(6)], 0))) for engine in engines]
+    assert chunks[0].jobs == chunks[1].jobs
+    assert_close(chunks[0].updates, chunks[1].updates)
+    assert_close({n: v.float() for n, v in chunks[0].buffers.items()}, {n: v.float() for n, v in chunks[1].buffers.items()})
+
+
+def test_pooling_before_the_rectifier_changes_neither_scores_nor_gradients():
+    module = nn.Sequential(nn.Conv2d(2, 3, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(27, 4))
+    stacked = with_client_axis(module)
+    assert [type(layer).__name__ for layer in stacked][1:3] == ["MaxPool2d", "ReLU"]
+    assert [type(layer).__name__ for layer in module][1:3] == ["ReLU", "MaxPool2d"]  # the given network is left alone
+    x = torch.randn(5, 2, 8, 8, generator=torch.Generator().manual_seed(0))
+    weights = {name: v.detach()[None].requires_grad_() for name, v in module.named_parameters()}
+    ours = torch.func.functional_call(stacked, weights, (x,))
+    assert torch.allclose(ours, module(x), atol=1e-6)
+    expected = torch.autograd.grad(module(x).square().sum(), list(module.parameters()))
+    for mine, theirs in zip(torch.autograd.grad(ours.square().sum(), list(weights.values())), expected, strict=True):
+        assert torch.allclose(mine[0], theirs, atol=1e-5)
+
+
+class Shift(nn.Module):
+    """A layer of one's own that says that it takes weights with a client axis."""
+
+    client_axis = True
+
+    def __init__(self):
+        super().__init__()
+        self.by = nn.Parameter(torch.ones(1))
+
+    def forward(self, x):
+        return x + (self.by if self.by.ndim == 1 else self.by.expand(-1, len(x) // len(self.by)).reshape(-1, 1))
+
+
+def test_a_layer_may_bring_its_own_client_axis():
+    network, kind = batched_network(nn.Sequential(nn.Linear(3, 4), Shift(), nn.Linear(4, 2)), torch.randn(6, 3))
+    assert kind == "stacked layers"
+    params = {"0.weight": torch.zeros(2, 4, 3), "0.bias": torch.zeros(2, 4), "1.by": torch.tensor([[1.0], [5.0]]),
+              "2.weight": torch.ones(2, 2, 4), "2.bias": torch.zeros(2, 2)}
+    scores = network(torch.randn(2, 3, 3), params, {}, 2, None, None)
+    assert scores[0].unique().tolist() == [4.0]  # 4 x 1
+    assert scores[1].unique().tolist() == [20.0]  # 4 x 5
+
+
+@pytest.mark.parametrize(("active", "size"), [(100, 100), (51, 100), (50, 50), (26, 50), (25, 25), (14, 25), (13, 13), (5, 7), (1, 4)])
+def test_few_sizes_of_graphs(active, size):
+    assert _bucket(active, 100) == size
+
+
+def test_a_layout_made_ahead_is_the_one_that_would_be_made():
+    task = build_task(RECIPE.replace(fraction=0.5))
+    engine = Vectorised(task)
+    lane = Lane(task, {}, [Job(0, c) for c in task.sample(3)], 3)
+    made, ahead = engine._lay_out([lane]), engine._lay_out([Lane(task, {0: initial_model(task)}, lane.jobs, 3)])
+    assert all(torch.equal(a.schedule.examples, b.schedule.examples) for a, b in zip(made, ahead, strict=True))
+    simulation = Simulation(task, engine)
+    assert simulation.coming() == [Job(0, c) for c in task.sample(1)]
+    simulation.advance()
+    assert simulation.begin().jobs == [Job(0, c) for c in task.sample(1)]

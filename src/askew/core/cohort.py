@@ -59,7 +59,9 @@ class Cohort:
                 total.add_(u[0], alpha=float(weights[0]))  # one pass, no copy in float64
             else:
                 total += torch.tensordot(weights.to(u.dtype), u, dims=1)
-            squares.append(torch.linalg.vector_norm(u.reshape(len(u), -1), dim=1, dtype=torch.float64).square())
+            # In float64 on a CPU; a GPU would first write a copy of that type, and adds up pairwise, which is nearly as good.
+            length = torch.linalg.vector_norm(u.reshape(len(u), -1), dim=1, dtype=None if u.is_cuda else torch.float64)
+            squares.append(length.double().square())
             if self._signs is not None:
                 self._signs[name] += u.sign().sum(dim=0)
         for name, total in self._buffers.items():

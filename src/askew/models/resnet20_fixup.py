@@ -7,6 +7,7 @@ from collections import OrderedDict
 import torch
 from torch import Tensor, nn
 
+from askew.core.errors import AskewError
 from askew.core.registry import piece
 from askew.models.checks import require_classes, require_image
 
@@ -15,7 +16,7 @@ _WIDTHS = (16, 32, 64)
 
 
 @piece("model")
-def resnet20_fixup(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+def resnet20_fixup(input_shape: tuple[int, ...], num_classes: int, scalar_rate: float = 0.1) -> nn.Module:
     """20 layers: a 3x3 convolution, 3 stages of 3 residual blocks (16, 32, 64), the mean over all pixels, one FC.
 
     Fixup makes residual networks trainable without normalisation (L blocks, m convolutions in each branch):
@@ -29,10 +30,13 @@ def resnet20_fixup(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     Args:
         input_shape: [channels, height, width], at least 4x4 pixels; [3, 32, 32] in the paper.
         num_classes: number of outputs (logits).
+        scalar_rate: rate of the scalar biases and multipliers relative to the other weights'. Fixup's code trains them at
+            a tenth. A scalar s is kept as s / sqrt(scalar_rate), so that a plain gradient step on what is kept moves s by
+            scalar_rate times its own gradient; norms of updates see what is kept.
 
     Returns:
         `nn.Sequential` of conv1, bias1, relu1, stage1, stage2, stage3, pool, flatten, bias2, fc1. The parameters'
-        names end in "weight", "bias", "biasN" or "scale".
+        names end in "weight", "bias" or "scale".
 
     Example:
         >>> sum(p.numel() for p in resnet20_fixup((3, 32, 32), 10).parameters())
@@ -41,18 +45,19 @@ def resnet20_fixup(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     References:
         Zhang, Dauphin and Ma 2019, Fixup Initialization: Residual Learning Without Normalization, section 3; layers
         and shortcuts from the authors' CIFAR code (hongyi-zhang/Fixup, cifar/models/fixup_resnet_cifar.py). Used by
-        Ozdayi, Kantarcioglu and Iyer 2020, section 4. That code trains the scalars at a tenth of the learning rate;
-        ozdayi2020 mentions one learning rate only.
+        Ozdayi, Kantarcioglu and Iyer 2020, section 4, who mention one learning rate only.
     """
+    if scalar_rate <= 0:
+        raise AskewError(f"resnet20_fixup: scalar_rate must be above 0, not {scalar_rate}; 1 trains the scalars like all other weights")
     require_classes("resnet20_fixup", num_classes)
     channels, _, _ = require_image("resnet20_fixup", input_shape, min_size=(4, 4))
     network = nn.Sequential(OrderedDict(
         # Outside the branches: torch's own initialisation, as in the authors' code.
-        conv1=nn.Conv2d(channels, _WIDTHS[0], 3, padding=1, bias=False), bias1=ScalarBias(), relu1=nn.ReLU(),
-        stage1=_stage(_WIDTHS[0], _WIDTHS[0], stride=1),
-        stage2=_stage(_WIDTHS[0], _WIDTHS[1], stride=2),
-        stage3=_stage(_WIDTHS[1], _WIDTHS[2], stride=2),
-        pool=nn.AdaptiveAvgPool2d(1), flatten=nn.Flatten(), bias2=ScalarBias(),
+        conv1=nn.Conv2d(channels, _WIDTHS[0], 3, padding=1, bias=False), bias1=ScalarBias(scalar_rate), relu1=nn.ReLU(),
+        stage1=_stage(_WIDTHS[0], _WIDTHS[0], 1, scalar_rate),
+        stage2=_stage(_WIDTHS[0], _WIDTHS[1], 2, scalar_rate),
+        stage3=_stage(_WIDTHS[1], _WIDTHS[2], 2, scalar_rate),
+        pool=nn.AdaptiveAvgPool2d(1), flatten=nn.Flatten(), bias2=ScalarBias(scalar_rate),
         fc1=nn.Linear(_WIDTHS[2], num_classes),
     ))
     classifier = network.get_submodule("fc1")
@@ -62,14 +67,47 @@ def resnet20_fixup(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
 
 
 class ScalarBias(nn.Module):
-    """Add one learnt number, 0 at first, to every value."""
+    """Add one learnt number, 0 at first, to every value.
 
-    def __init__(self) -> None:
+    Args:
+        rate: its learning rate relative to the other weights'.
+    """
+
+    client_axis = True  # `_spread` takes a number a client, too
+
+    def __init__(self, rate: float = 1.0) -> None:
         super().__init__()
         self.bias = nn.Parameter(torch.zeros(1))
+        self.root = rate**0.5
 
     def forward(self, x: Tensor) -> Tensor:
-        return x + self.bias
+        return x + _spread(self.bias * self.root, x)
+
+
+class ScalarScale(nn.Module):
+    """Multiply every value by one learnt number, 1 at first.
+
+    Args:
+        rate: its learning rate relative to the other weights'.
+    """
+
+    client_axis = True
+
+    def __init__(self, rate: float = 1.0) -> None:
+        super().__init__()
+        self.root = rate**0.5
+        self.scale = nn.Parameter(torch.full((1,), 1 / self.root))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * _spread(self.scale * self.root, x)
+
+
+def _spread(number: Tensor, x: Tensor) -> Tensor:
+    """A number [1] as it is; one a client, [K, 1], beside each of the client's examples, which lie behind each other."""
+    if number.ndim == 1:
+        return number
+    each = number.to(x.dtype).expand(-1, x.shape[0] // number.shape[0]).flatten()
+    return each.view(-1, *[1] * (x.ndim - 1))
 
 
 class FixupBlock(nn.Module):
@@ -80,12 +118,13 @@ class FixupBlock(nn.Module):
         wide_out: channels of the result, `wide_in` or twice as many.
         stride: 1 or 2, of the first convolution and of the shortcut.
         num_blocks: residual blocks in the whole network, L of Fixup's scale.
+        scalar_rate: rate of the scalars relative to the other weights'.
     """
 
-    def __init__(self, wide_in: int, wide_out: int, stride: int, num_blocks: int) -> None:
+    def __init__(self, wide_in: int, wide_out: int, stride: int, num_blocks: int, scalar_rate: float = 1.0) -> None:
         super().__init__()
-        self.bias1, self.bias2, self.bias3, self.bias4 = (nn.Parameter(torch.zeros(1)) for _ in range(4))
-        self.scale = nn.Parameter(torch.ones(1))
+        self.bias1, self.bias2, self.bias3, self.bias4 = (ScalarBias(scalar_rate) for _ in range(4))
+        self.scale = ScalarScale(scalar_rate)
         self.conv1 = nn.Conv2d(wide_in, wide_out, 3, stride, padding=1, bias=False)
         self.conv2 = nn.Conv2d(wide_out, wide_out, 3, padding=1, bias=False)
         # A 1x1 "average" is every other pixel: what the authors' AvgPool2d(1, stride) does, He et al.'s option A.
@@ -96,17 +135,18 @@ class FixupBlock(nn.Module):
         nn.init.zeros_(self.conv2.weight)
 
     def forward(self, x: Tensor) -> Tensor:
-        branch = torch.relu(self.conv1(x + self.bias1) + self.bias2)
-        branch = self.conv2(branch + self.bias3) * self.scale + self.bias4
+        moved = self.bias1(x)
+        branch = torch.relu(self.bias2(self.conv1(moved)))
+        branch = self.bias4(self.scale(self.conv2(self.bias3(branch))))
         if self.shortcut is None:
             return torch.relu(branch + x)
-        half = self.shortcut(x + self.bias1)  # with the bias, as in the authors' code
+        half = self.shortcut(moved)  # with the bias, as in the authors' code
         return torch.relu(branch + torch.cat((half, torch.zeros_like(half)), dim=1))
 
 
-def _stage(wide_in: int, wide_out: int, stride: int) -> nn.Sequential:
+def _stage(wide_in: int, wide_out: int, stride: int, scalar_rate: float) -> nn.Sequential:
     num_blocks = _BLOCKS_PER_STAGE * len(_WIDTHS)
-    blocks: OrderedDict[str, nn.Module] = OrderedDict(block1=FixupBlock(wide_in, wide_out, stride, num_blocks))
+    blocks: OrderedDict[str, nn.Module] = OrderedDict(block1=FixupBlock(wide_in, wide_out, stride, num_blocks, scalar_rate))
     for number in range(2, _BLOCKS_PER_STAGE + 1):
-        blocks[f"block{number}"] = FixupBlock(wide_out, wide_out, 1, num_blocks)
+        blocks[f"block{number}"] = FixupBlock(wide_out, wide_out, 1, num_blocks, scalar_rate)
     return nn.Sequential(blocks)

@@ -13,11 +13,12 @@ from torch.utils import _pytree as pytree
 from askew.core import registry
 from askew.core.registry import Spec
 from askew.core.transform import Context, Params, State, Transform, chain
-from askew.simulate.client_layers import ClientDropout, with_client_axis
+from askew.simulate.client_layers import ClientBatchNorm, ClientDropout, with_client_axis
 from askew.simulate.dropout import dropouts, set_keys
 
-# (inputs [K, B, ...], weights [K, ...], buffers [K, ...], K, dropout keys [K] or None) -> scores [K, B, classes]
-Network = Callable[[Tensor, Params, Params, int, Tensor | None], Tensor]
+# (inputs [K, B, ...], weights [K, ...], buffers [K, ...], K, dropout keys [K] or None, real examples [K] or None: all)
+# -> scores [K, B, classes]
+Network = Callable[[Tensor, Params, Params, int, Tensor | None, Tensor | None], Tensor]
 
 
 class CannotBatch(Exception):
@@ -48,10 +49,13 @@ def batched_network(module: nn.Module, example: Tensor) -> tuple[Network, str]:
 
 
 def _stacked(stacked: nn.Module) -> Network:
-    names = [name for name, layer in stacked.named_modules() if isinstance(layer, ClientDropout)]
+    drop = [name for name, layer in stacked.named_modules() if isinstance(layer, ClientDropout)]
+    normalise = [name for name, layer in stacked.named_modules() if isinstance(layer, ClientBatchNorm)]
 
-    def run(x: Tensor, params: Params, buffers: Params, clients: int, keys: Tensor | None) -> Tensor:
-        extra = {f"{name}.key" if name else "key": keys for name in names} if keys is not None else {}
+    def run(x: Tensor, params: Params, buffers: Params, clients: int, keys: Tensor | None, real: Tensor | None = None) -> Tensor:
+        extra = {f"{name}.key" if name else "key": keys for name in drop} if keys is not None else {}
+        if real is not None:
+            extra |= {f"{name}.counts" if name else "counts": real for name in normalise}
         flat = x.flatten(0, 1)
         scores = torch.func.functional_call(stacked, {**params, **buffers, **extra}, (flat,))
         return scores.unflatten(0, (clients, -1))
@@ -67,7 +71,7 @@ def _vmapped(module: nn.Module) -> Network:
             set_keys(layers, key)
         return torch.func.functional_call(module, (params, buffers), (x,))
 
-    def run(x: Tensor, params: Params, buffers: Params, clients: int, keys: Tensor | None) -> Tensor:
+    def run(x: Tensor, params: Params, buffers: Params, clients: int, keys: Tensor | None, real: Tensor | None = None) -> Tensor:
         return torch.func.vmap(one, in_dims=(0, 0, 0, None if keys is None else 0), randomness="error")(params, buffers, x, keys)
 
     return run
@@ -80,7 +84,7 @@ def _same_as_alone(module: nn.Module, network: Network, example: Tensor) -> bool
     buffers = {name: torch.stack([b.detach(), b.detach()]) for name, b in module.named_buffers()}
     keys = torch.arange(2, device=example.device)
     inputs = torch.stack([example, example.flip(0) * 0.5])
-    scores = network(inputs, params, {name: b.clone() for name, b in buffers.items()}, 2, keys)
+    scores = network(inputs, params, {name: b.clone() for name, b in buffers.items()}, 2, keys, None)
     torch.autograd.grad(scores.float().square().sum(), list(params.values()), allow_unused=True)
     with torch.no_grad():
         for k in range(2):
@@ -105,15 +109,18 @@ class BatchedStep:
         self.specs, self.varying, self.kind = list(specs), dict(varying or {}), kind
         self.plain = chain(*(registry.build(kind, spec) for spec in specs))
         self._columns: dict[int, Transform] = {}
+        self._all_columns: Transform | None = None
 
     @property
     def elementwise(self) -> bool:
         """Whether the maths broadcasts over the client axis, with no `vmap` around it."""
         return self.plain.elementwise
 
-    def rebound(self, varying: Mapping[tuple[int, str], Tensor]) -> BatchedStep:
-        """The same step with its varying arguments in other memory."""
-        return BatchedStep(self.specs, varying, self.kind)
+    def rebound(self, varying: Mapping[tuple[int, str], Tensor], columns: Mapping[tuple[int, str], Tensor]) -> BatchedStep:
+        """The same step with its varying arguments in other memory, [K] and as columns [K, 1], for exactly K clients."""
+        made = BatchedStep(self.specs, varying, self.kind)
+        made._all_columns = made._built(columns)
+        return made
 
     def init(self, params: Params) -> State:
         first = {at: v[0] for at, v in self.varying.items()}
@@ -139,11 +146,14 @@ class BatchedStep:
                    step: int | Tensor) -> tuple[Params, State]:
         if not self.varying:
             return self.plain.update(u, state, Context(params, start, round, keys, step))
-        clients = len(keys)
-        if clients not in self._columns:  # one value a row
-            self._columns[clients] = self._built({at: v[:clients, None] for at, v in self.varying.items()})
+        columns = self._all_columns
+        if columns is None:
+            clients = len(keys)
+            if clients not in self._columns:  # one value a row
+                self._columns[clients] = self._built({at: v[:clients, None] for at, v in self.varying.items()})
+            columns = self._columns[clients]
         flat = [pytree.tree_map(lambda v: v.flatten(1), tree) for tree in (u, state, params, start)]
-        new_u, new_state = self._columns[clients].update(flat[0], flat[1], Context(flat[2], flat[3], round, keys, step))
+        new_u, new_state = columns.update(flat[0], flat[1], Context(flat[2], flat[3], round, keys, step))
         shaped = {name: v.view(params[name].shape) for name, v in new_u.items()}
         return shaped, pytree.tree_map(lambda v, old: v.view(old.shape), new_state, state)
 

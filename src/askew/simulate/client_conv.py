@@ -2,7 +2,7 @@
 
 On a GPU, grouped convolutions of the libraries launch one small kernel a client; here one kernel serves all clients,
 as an implicit matrix product for the forward pass, for the gradient of the input (the same product with flipped
-weights) and for the gradient of the weights. Elsewhere, and for strides above 1, one grouped convolution does it.
+weights) and for the gradient of the weights. Elsewhere, and for dilated kernels, one grouped convolution does it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 Pair = tuple[int, ...]
+MOST_TAPS = 30  # in each direction: the kernels keep which taps lie inside the image as one bit each
 
 
 def client_conv2d(x: Tensor, weight: Tensor, bias: Tensor | None, stride: Pair, padding: Pair | str, dilation: Pair) -> Tensor:
@@ -27,10 +28,11 @@ def client_conv2d(x: Tensor, weight: Tensor, bias: Tensor | None, stride: Pair, 
     """
     if torch.is_autocast_enabled(x.device.type):
         x = x.to(torch.get_autocast_dtype(x.device.type))
-    if x.is_cuda and tuple(stride) == tuple(dilation) == (1, 1):
+    if x.is_cuda and tuple(dilation) == (1, 1) and max(weight.shape[3:]) <= MOST_TAPS:
         from askew.simulate.client_conv_kernels import implicit_gemm_conv
 
-        return implicit_gemm_conv(x.contiguous(memory_format=torch.channels_last), weight, bias, list(map(int, padding)))
+        return implicit_gemm_conv(x.contiguous(memory_format=torch.channels_last), weight, bias, list(map(int, stride)),
+                                  list(map(int, padding)))
     clients, outputs = weight.shape[:2]
     # [K * B, C, H, W] -> [B, K * C, H, W]: the clients side by side as groups.
     wide = x.unflatten(0, (clients, -1)).transpose(0, 1).flatten(1, 2)

@@ -9,9 +9,11 @@ The examples of K clients lie behind each other as one batch of K * B, so that e
 from __future__ import annotations
 
 import copy
+import itertools
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from askew.core import rng
@@ -41,17 +43,44 @@ class ClientLinear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         clients, outputs, inputs = self.weight.shape
         rows = x.reshape(clients, -1, inputs)
+        if x.is_cuda:
+            kind = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else rows.dtype
+            result = _Products.apply(rows.to(kind), self.weight.to(kind))
+            return (result if self.bias is None else result + self.bias.to(kind)[:, None]).view(*x.shape[:-1], outputs)
         weight = self.weight.transpose(1, 2)
         result = torch.bmm(rows, weight) if self.bias is None else torch.baddbmm(self.bias[:, None], rows, weight)
         return result.view(*x.shape[:-1], outputs)
 
 
+class _Products(torch.autograd.Function):
+    """rows [K, B, I], weight [K, O, I] -> [K, B, O].
+
+    Written out so that the gradient of the weight comes in the weight's own order: torch makes it transposed, and whoever
+    adds it to the weight then reads it across the grain.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(rows, weight)
+        return torch.bmm(rows, weight.transpose(1, 2))
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, Tensor]:
+        rows, weight = ctx.saved_tensors
+        return torch.bmm(dy, weight), torch.bmm(dy.transpose(1, 2), rows)
+
+
 class ClientBatchNorm(nn.Module):
-    """`nn.BatchNorm1d` or `2d` in training mode, with weights and statistics [K, C]: each client's batch by itself."""
+    """`nn.BatchNorm1d` or `2d` in training mode, with weights and statistics [K, C]: each client's batch by itself.
+
+    Where batches are padded to one size, the buffer `counts` [K] says how many examples of each client are real: only
+    they count, and a client with none keeps its statistics.
+    """
 
     running_mean: Tensor
     running_var: Tensor
     num_batches_tracked: Tensor
+    counts: Tensor
 
     def __init__(self, layer: nn.BatchNorm1d | nn.BatchNorm2d) -> None:
         super().__init__()
@@ -59,50 +88,95 @@ class ClientBatchNorm(nn.Module):
         self.weight, self.bias, self.eps, self.momentum = layer.weight, layer.bias, layer.eps, layer.momentum
         for name in ("running_mean", "running_var", "num_batches_tracked"):
             self.register_buffer(name, getattr(layer, name))
+        self.register_buffer("counts", torch.zeros(0, dtype=torch.int64))  # none: all are real
 
     def forward(self, x: Tensor) -> Tensor:
-        clients = len(self.weight)
-        result, mean, var = _Normalise.apply(x.unflatten(0, (clients, -1)), self.weight, self.bias, self.eps)
+        clients = self.weight.shape[0]
+        each = x.unflatten(0, (clients, -1))
+        real = self.counts if self.counts.numel() else torch.full((clients,), each.shape[1], device=x.device)
+        result, mean, var = _Normalise.apply(each, self.weight, self.bias, self.eps, real)
         with torch.no_grad():
-            count = x.numel() // mean.numel()
-            self.running_mean.lerp_(mean, self.momentum)
-            self.running_var.lerp_(var * (count / max(count - 1, 1)), self.momentum)  # torch keeps the unbiased variance
-            self.num_batches_tracked.add_(1)
+            values = real[:, None] * (x[0].numel() // x.shape[1])  # that a channel's statistics are of
+            moves = torch.where(values > 0, self.momentum, 0.0)
+            self.running_mean.lerp_(mean, moves)
+            self.running_var.lerp_(var * (values / (values - 1).clamp_min(1)), moves)  # torch keeps the unbiased variance
+            self.num_batches_tracked.add_((real > 0).to(torch.int64))
         return result.flatten(0, 1)
 
 
 class _Normalise(torch.autograd.Function):
-    """y = w (x - mean) / sqrt(var + eps) + b over each client's batch; x [K, B, C, ...], statistics in fp32.
+    """y = w (x - mean) / sqrt(var + eps) + b over each client's real examples; x [K, B, C, ...], statistics in fp32.
 
-    Written out so that the backward pass sums both of its terms in one reading of its inputs.
+    Written out so that padding counts for nothing and so that a GPU takes the sums with kernels of our own.
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, eps: float, real: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         across, shape = _across(x)
         wide = x.float()
-        var, mean = torch.var_mean(wide, dim=across, correction=0)
+        if x.is_cuda and x.ndim == 5:
+            from askew.simulate.batch_norm_kernels import var_mean
+
+            var, mean = var_mean(x, real)
+        else:
+            values, mask = _values(x, real), _mask(x, real)
+            mean = (wide * mask).sum(dim=across) / values
+            var = ((wide - mean.view(shape)).square() * mask).sum(dim=across) / values
         inverse = torch.rsqrt(var + eps)
-        ctx.save_for_backward(x, weight, mean, inverse)
+        ctx.save_for_backward(x, weight, mean, inverse, real)
         ctx.mark_non_differentiable(mean, var)
         result = (wide - mean.view(shape)) * (inverse * weight).view(shape) + bias.view(shape)
         return result.to(x.dtype), mean, var
 
     @staticmethod
-    def backward(ctx: Any, dy: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor, None]:
-        x, weight, mean, inverse = ctx.saved_tensors
+    def backward(ctx: Any, dy: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor, None, None]:
+        x, weight, mean, inverse, real = ctx.saved_tensors
         across, shape = _across(x)
-        dy = dy.float()
         normal = (x.float() - mean.view(shape)) * inverse.view(shape)
-        dbias, dweight = dy.sum(dim=across), (dy * normal).sum(dim=across)
-        count = x.numel() // mean.numel()
-        dx = (dy - (dbias.view(shape) + normal * dweight.view(shape)) / count) * (inverse * weight).view(shape)
-        return dx.to(x.dtype), dweight, dbias, None
+        # What comes back from padding is 0 already: from the loss, and from every BatchNorm behind this one.
+        if x.is_cuda and x.ndim == 5:
+            from askew.simulate.batch_norm_kernels import gradient_sums
+
+            dbias, dweight = gradient_sums(x, dy, mean, inverse)
+            dy = dy.float()
+        else:
+            dy = dy.float()
+            dbias, dweight = dy.sum(dim=across), (dy * normal).sum(dim=across)
+        share = 1 / _values(x, real)
+        dx = (dy - (dbias * share).view(shape) - normal * (dweight * share).view(shape)) * (inverse * weight).view(shape) * _mask(x, real)
+        return dx.to(x.dtype), dweight, dbias, None, None
+
+
+def _mask(x: Tensor, real: Tensor) -> Tensor:
+    """[K, B, 1, ...]: 1 for real examples, 0 for padding."""
+    mask = torch.arange(x.shape[1], device=x.device) < real[:, None]
+    return mask.view(*mask.shape, *[1] * (x.ndim - 2)).float()
+
+
+def _values(x: Tensor, real: Tensor) -> Tensor:
+    """[K, 1]: values that a channel's statistics are of."""
+    return (real.clamp_min(1) * (x[0, 0].numel() // x.shape[2]))[:, None].float()
 
 
 def _across(x: Tensor) -> tuple[list[int], tuple[int, ...]]:
     """The axes of a client's batch, and the shape in which [K, C] broadcasts against x."""
     return [d for d in range(1, x.ndim) if d != 2], (x.shape[0], 1, x.shape[2], *[1] * (x.ndim - 3))
+
+
+class FastLocalResponseNorm(nn.Module):
+    """`nn.LocalResponseNorm`, on a GPU with kernels of our own. It has no weights, hence no client axis."""
+
+    def __init__(self, layer: nn.LocalResponseNorm) -> None:
+        super().__init__()
+        self.size, self.alpha, self.beta, self.k = layer.size, layer.alpha, layer.beta, layer.k
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.is_cuda and x.ndim == 4:
+            from askew.simulate.lrn_kernels import MOST_CHANNELS, local_response_norm
+
+            if x.shape[1] <= MOST_CHANNELS:
+                return local_response_norm(x.contiguous(memory_format=torch.channels_last), self.size, self.alpha, self.beta, self.k)
+        return F.local_response_norm(x, self.size, self.alpha, self.beta, self.k)
 
 
 class ClientDropout(nn.Module):
@@ -116,7 +190,7 @@ class ClientDropout(nn.Module):
         self.register_buffer("key", key)
 
     def forward(self, x: Tensor) -> Tensor:
-        clients = len(self.key)
+        clients = self.key.shape[0]
         keep = rng.uniform(rng.fold(self.key, self.number), x.numel() // clients).view(x.shape) >= self.p
         return x * keep.to(x.dtype) / (1.0 - self.p)
 
@@ -131,10 +205,22 @@ def with_client_axis(module: nn.Module) -> nn.Module | str:
     if _has_client_form(copied):
         return _client_form(copied)
     for parent in list(copied.modules()):
+        _pool_before_relu(parent)
         for name, child in list(parent.named_children()):
             if _has_client_form(child):
                 setattr(parent, name, _client_form(child))
     return copied
+
+
+def _pool_before_relu(parent: nn.Module) -> None:
+    """max(ReLU(x)) = ReLU(max(x)), gradients too: the rectifier costs a quarter behind the pooling."""
+    if type(parent) is not nn.Sequential:
+        return
+    layers = list(parent.named_children())
+    for (name, layer), (after, pool) in itertools.pairwise(layers):
+        if type(layer) is nn.ReLU and type(pool) is nn.MaxPool2d:
+            setattr(parent, name, pool)
+            setattr(parent, after, layer)
 
 
 def _has_own_weights(layer: nn.Module) -> bool:
@@ -146,15 +232,24 @@ def _has_client_form(layer: nn.Module) -> bool:
         return layer.groups == 1 and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
     if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d):
         return layer.affine and layer.track_running_stats and layer.momentum is not None
-    return type(layer) in (nn.Linear, KeyedDropout)
+    return type(layer) in (nn.Linear, nn.LocalResponseNorm, KeyedDropout) or _is_client_form(layer)
+
+
+def _is_client_form(layer: nn.Module) -> bool:
+    """A layer may say that it takes weights with a client axis in front as it is: `client_axis = True` (ScalarBias does)."""
+    return bool(getattr(layer, "client_axis", False))
 
 
 def _client_form(layer: nn.Module) -> nn.Module:
+    if _is_client_form(layer):
+        return layer
     if isinstance(layer, nn.Conv2d):
         return ClientConv2d(layer)
     if isinstance(layer, nn.Linear):
         return ClientLinear(layer)
     if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d):
         return ClientBatchNorm(layer)
+    if isinstance(layer, nn.LocalResponseNorm):
+        return FastLocalResponseNorm(layer)
     assert isinstance(layer, KeyedDropout)
     return ClientDropout(layer, torch.zeros(1, dtype=torch.int64))

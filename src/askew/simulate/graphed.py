@@ -1,12 +1,13 @@
 """The batched step for GPUs: fixed buffers, a compiled network, one CUDA graph that is replayed for every local step.
 
 A local step reads all it needs from device memory (which examples, which step, which rates), so that the host only
-says "again". The network and its backward pass are compiled (`torch.compile`); the rest is captured as it is.
+says "again". Gathering and augmenting, the network with its backward pass, and the optimiser's step are compiled
+(`torch.compile`): for one number of clients where it stays the same, else once for any number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,8 @@ from askew.simulate.batched import BatchedStep, Network, local_losses
 from askew.simulate.local import AUGMENT, LAYERS, STEP
 
 PRECISIONS = ("fp32", "tf32", "bf16")
+IDLE = 1.15  # so much more work than needed is worth having one graph instead of several
+_VARIANTS = 256  # compiled forms of one function that are kept; beyond its limit `torch.compile` silently compiles no more
 
 
 @dataclass
@@ -29,6 +32,7 @@ class Buffers:
     """Device memory that a graph reads and writes: one set for each shape of work."""
 
     params: Params
+    low: Params  # dense layers' weights as the matrix units take them, kept beside the fp32 ones where precision is bf16
     start: Params
     buffers: Params
     state: State
@@ -41,6 +45,9 @@ class Buffers:
     rates: dict[Any, Tensor]
 
 
+Graphs = dict[tuple[int, int, bool], Callable[[], None]]  # (clients, batch, whether some stand idle) -> one local step
+
+
 class GraphedSteps:
     """Runs the local steps of a chunk.
 
@@ -50,23 +57,36 @@ class GraphedSteps:
         prepare: preprocessing.
         precision: "fp32"; "tf32" for matrix products with 10-bit mantissas; "bf16" for autocast with fp32 weights.
         compiled: compile the network with `torch.compile`.
-        exact: the network has BatchNorm, which must not see padding.
+        exact: the network may look across a batch in ways that we do not know, and must not see padding.
         drops: the network has dropout.
+        dense: names of weights that only matrix products use.
+        any_number: the network can be compiled for any number of clients at once.
+        varies: that number is known to change from round to round.
     """
 
     def __init__(self, network: Network, x: Tensor, y: Tensor, prepare: Preprocess, precision: str, compiled: bool,
-                 exact: bool, drops: bool) -> None:
+                 exact: bool, drops: bool, dense: Collection[str] = (), any_number: bool = True,
+                 varies: bool = False) -> None:
         self.x, self.y, self.prepare, self.precision = x, y, prepare, precision
-        self.exact, self.drops, self.compiled = exact, drops, compiled
+        self.exact, self.drops, self.compiled, self.dense, self.any_number = exact, drops, compiled, dense, any_number
         self.device = x.device
-        self._forward: Callable[..., Tensor] = torch.compile(self._losses(network), dynamic=False) if compiled else self._losses(network)
-        self._inputs: Callable[..., Tensor] = torch.compile(prepare.apply, dynamic=False) if compiled else prepare.apply
-        self._made: dict[Any, tuple[Buffers, dict[tuple[int, int], Callable[[], None]]]] = {}
+        self._inputs = self._compile(self._gather)
+        self._forward = self._compile(self._losses(network))
+        self._numbers: set[int] = {0} if varies else set()  # of clients, so far
+        self._pool = torch.cuda.graph_pool_handle() if self.device.type == "cuda" else None  # graphs run one after the other
+        self._made: dict[Any, dict[int, tuple[Buffers, Graphs]]] = {}  # shape of work -> clients there is room for -> memory
+
+    def _compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return torch.compile(function) if self.compiled else function  # axes that are not marked are fixed
+
+    def _gather(self, examples: Tensor, keys: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Inputs [K, B, ...] and labels [K, B] of a step."""
+        return self.prepare.apply(self.x[examples.flatten()], keys).unflatten(0, examples.shape), self.y[examples]
 
     def _losses(self, network: Network) -> Callable[..., Tensor]:
-        def losses(x: Tensor, y: Tensor, counts: Tensor, params: Params, buffers: Params, clients: int, drop: Tensor | None) -> Tensor:
+        def losses(x: Tensor, y: Tensor, counts: Tensor, params: Params, buffers: Params, drop: Tensor | None) -> Tensor:
             with torch.autocast(x.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
-                scores = network(x, params, buffers, clients, drop)
+                scores = network(x, params, buffers, x.shape[0], drop, counts)
             return local_losses(scores, y, counts)
 
         return losses
@@ -80,30 +100,46 @@ class GraphedSteps:
         """
         clients, batch = len(streams), examples.shape[2]
         shared = all(len(v) == 1 for v in start.values()) and clients > 1
-        uneven = len(set(steps)) > 1
-        key = (clients, batch, shared, uneven, tuple(step.varying), tuple(map(str, step.specs)))
-        if key not in self._made or self._made[key][0].examples.shape[1] < examples.shape[1]:
-            self._made[key] = (self._allocate(start, start_buffers, step, examples, counts, streams), {})
-        mine, graphs = self._made[key]
+        shape = (batch, shared, tuple(step.varying), tuple(map(str, step.specs)))
+        mine, graphs = self._memory(shape, start, start_buffers, step, examples, counts, streams)
+        room = len(mine.streams)
+        uneven = len(set(steps)) > 1 or room > clients  # some stand idle
         plan = []
         for t in range(max(steps)):
             active = int(np.searchsorted(-np.asarray(steps), -t))
             size = int(host_counts[:active, t].max())
-            plan.append((_bucket(active, clients) if uneven else clients, size if self.exact else batch))
-        for shape in dict.fromkeys(plan):
-            if shape not in graphs:
+            plan.append((_bucket(active, room) if uneven else clients, size if self.exact else batch, uneven))
+        if sum(form[0] for form in plan) * IDLE > room * len(plan):  # nearly equal: one graph, a few stand idle
+            plan = [(room, form[1], uneven) for form in plan]
+        self._numbers |= {form[0] for form in plan}
+        for form in dict.fromkeys(plan):
+            if form not in graphs:
                 self._load(mine, start, start_buffers, step, examples, counts, streams, round)
-                graphs[shape] = self._capture(mine, step, *shape, uneven)
+                graphs[form] = self._capture(mine, step, *form)
         self._load(mine, start, start_buffers, step, examples, counts, streams, round)
-        for shape in plan:
-            graphs[shape]()
-        return mine.params, mine.buffers, mine.totals
+        for form in plan:
+            graphs[form]()
+        return ({name: v[:clients] for name, v in mine.params.items()}, {name: v[:clients] for name, v in mine.buffers.items()},
+                mine.totals[:clients])
+
+    def _memory(self, shape: Any, start: Params, start_buffers: Params, step: BatchedStep, examples: Tensor, counts: Tensor,
+                streams: Tensor) -> tuple[Buffers, Graphs]:
+        """Memory of an earlier chunk of this shape if it is large enough and not wastefully so, else new."""
+        clients = len(streams)
+        for room in sorted(self._made.get(shape, {})):
+            mine, graphs = self._made[shape][room]
+            if clients <= room <= 2 * clients and (clients > 1 or room == 1) and mine.examples.shape[1] >= examples.shape[1]:
+                return mine, graphs
+        made: tuple[Buffers, Graphs] = (self._allocate(start, start_buffers, step, examples, counts, streams), {})
+        self._made.setdefault(shape, {})[clients] = made
+        return made
 
     def _allocate(self, start: Params, start_buffers: Params, step: BatchedStep, examples: Tensor, counts: Tensor,
                   streams: Tensor) -> Buffers:
         clients = len(streams)
         own = {name: v.new_empty((clients, *v.shape[1:])) for name, v in start.items()}
-        return Buffers(own, {name: torch.empty_like(v) for name, v in start.items()},
+        low = {name: v.to(torch.bfloat16) for name, v in own.items() if name in self.dense} if self.precision == "bf16" else {}
+        return Buffers(own, low, {name: torch.empty_like(v) for name, v in start.items()},
                        {name: v.new_empty((clients, *v.shape[1:])) for name, v in start_buffers.items()}, step.init(own),
                        torch.empty_like(examples), torch.empty_like(counts), torch.empty_like(streams),
                        torch.zeros((), dtype=torch.int64, device=self.device), torch.zeros(1, dtype=torch.int64, device=self.device),
@@ -111,22 +147,26 @@ class GraphedSteps:
 
     def _load(self, mine: Buffers, start: Params, start_buffers: Params, step: BatchedStep, examples: Tensor, counts: Tensor,
               streams: Tensor, round: int) -> None:
-        for own, given in ((mine.params, start), (mine.start, start), (mine.buffers, start_buffers)):
+        clients = len(streams)
+        for own, given in ((mine.params, start), (mine.low, start), (mine.start, start), (mine.buffers, start_buffers)):
             for name, v in own.items():
-                v.copy_(given[name])
+                v[:clients].copy_(given[name])
         for at, v in mine.rates.items():
-            v.copy_(step.varying[at])
+            v[:clients].copy_(step.varying[at])
         pytree.tree_map_(torch.Tensor.zero_, mine.state)
-        mine.examples[:, : examples.shape[1]].copy_(examples)
-        mine.counts[:, : counts.shape[1]].copy_(counts)
-        mine.streams.copy_(streams)
+        if clients < len(mine.streams):
+            mine.counts.zero_()
+        mine.examples[:clients, : examples.shape[1]].copy_(examples)
+        mine.counts[:clients, : counts.shape[1]].copy_(counts)
+        mine.streams[:clients].copy_(streams)
         mine.round.fill_(round)
         mine.step.zero_()
         mine.totals.zero_()
 
     def _capture(self, mine: Buffers, step: BatchedStep, clients: int, batch: int, uneven: bool) -> Callable[[], None]:
         """One local step of the first `clients` with batches of `batch`, ready to be repeated."""
-        apply = self._make_apply(step.rebound(dict(mine.rates)), uneven)
+        rates = {at: v[:clients] for at, v in mine.rates.items()}
+        apply = self._make_apply(step.rebound(rates, {at: self._mark(v[:, None]) for at, v in rates.items()}), uneven)
 
         def one() -> None:
             self._one_step(mine, step, apply, clients, batch)
@@ -135,59 +175,70 @@ class GraphedSteps:
             return one
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
+        with torch.cuda.stream(side), torch._dynamo.config.patch(recompile_limit=_VARIANTS):
             for _ in range(3):  # compile, and let libraries choose their algorithms, outside the capture
                 mine.step.zero_()
                 one()
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         mine.step.zero_()
-        with torch.cuda.graph(graph):
+        with torch.cuda.graph(graph, pool=self._pool):
             one()
         return graph.replay
 
     def _make_apply(self, step: BatchedStep, uneven: bool) -> Callable[..., None]:
         """Gradients -> weights and optimiser state, in place; compiled where the maths is elementwise."""
 
-        def apply(params: Params, gradients: Params, state: State, start: Params, round: Tensor, noise: Tensor, number: Tensor,
-                  counts: Tensor) -> None:
-            u, new = step.update(gradients, state, params, start, round, noise, number)
+        def apply(params: Params, low: Params, gradients: Params, state: State, start: Params, round: Tensor, keys: Tensor,
+                  number: Tensor, counts: Tensor) -> None:
+            wide = {name: v.float() for name, v in gradients.items()}
+            u, new = step.update(wide, state, params, start, round, keys, number[0])
             if uneven:  # a client that has finished stands still
                 going = counts > 0
                 u = {name: v * going.view(-1, *[1] * (v.ndim - 1)) for name, v in u.items()}
             for name, v in params.items():
                 v += u[name]
+            for name, v in low.items():
+                v.copy_(params[name])
             pytree.tree_map(lambda old, v: old.copy_(v), state, new)
 
-        return torch.compile(apply, dynamic=False) if self.compiled and step.elementwise else apply
+        return self._compile(apply) if step.elementwise else apply
 
     def _one_step(self, mine: Buffers, step: BatchedStep, apply: Callable[..., None], clients: int, batch: int) -> None:
-        params = {name: v[:clients].detach().requires_grad_() for name, v in mine.params.items()}
-        buffers = {name: v[:clients] for name, v in mine.buffers.items()}
-        examples = mine.examples[:clients].index_select(1, mine.step)[:, 0, :batch]
-        counts = mine.counts[:clients].index_select(1, mine.step)[:, 0]
-        streams = mine.streams[:clients]
+        def first(tree: Any) -> Any:  # memory of the clients that take part
+            return pytree.tree_map(lambda v: self._mark(v[:clients]), tree)
+
+        params, low, streams = first(mine.params), first(mine.low), first(mine.streams)
+        examples = self._mark(mine.examples[:clients].index_select(1, mine.step)[:, 0, :batch])
+        counts = self._mark(mine.counts[:clients].index_select(1, mine.step)[:, 0])
+        # Keys are made outside of what is compiled: Inductor would multiply them in 32 bits.
         keys = None
         if self.prepare.random:
             position = torch.arange(batch, device=self.device)
-            keys = rng.fold(rng.fold(rng.fold(streams, AUGMENT), mine.step)[:, None], position).flatten()
-        x = self._inputs(self.x[examples.flatten()], keys).unflatten(0, (clients, batch))
-        drop = rng.fold(rng.fold(streams, LAYERS), mine.step) if self.drops else None
-        losses = self._forward(x, self.y[examples], counts, params, buffers, clients, drop)
-        gradients = torch.autograd.grad(losses.sum(), list(params.values()))
+            keys = self._mark(rng.fold(rng.fold(rng.fold(streams, AUGMENT), mine.step)[:, None], position).flatten())
+        drop = self._mark(rng.fold(rng.fold(streams, LAYERS), mine.step)) if self.drops else None
+        noise = self._mark(rng.fold(rng.fold(streams, STEP), mine.step)) if step.plain.random else streams
+        x, y = self._inputs(examples, keys)
+        leaves = {name: v.requires_grad_() for name, v in first({**mine.params, **mine.low}).items()}
+        losses = self._forward(self._mark(x), self._mark(y), counts, leaves, first(mine.buffers), drop)
+        gradients = dict(zip(leaves, torch.autograd.grad(losses.sum(), list(leaves.values())), strict=True))
         with torch.no_grad():
             mine.totals[:clients] += losses.detach()
-            noise = rng.fold(rng.fold(streams, STEP), mine.step) if step.plain.random else streams
-            state = pytree.tree_map(lambda v: v[:clients], mine.state)
-            start = {name: v if len(v) == 1 else v[:clients] for name, v in mine.start.items()}
-            apply({name: v.detach() for name, v in params.items()}, dict(zip(params, gradients, strict=True)), state, start,
-                  mine.round, noise, mine.step[0], counts)
+            start = {name: v if len(v) == 1 else self._mark(v[:clients]) for name, v in mine.start.items()}
+            apply(params, low, pytree.tree_map(self._mark, gradients), first(mine.state), start, mine.round, noise, mine.step, counts)
             mine.step += 1
 
+    def _mark(self, v: Tensor) -> Tensor:
+        """The same memory; its first axis, the clients, of any length where more than one length is needed."""
+        v = v.detach()
+        if self.compiled and self.any_number and len(self._numbers) > 1 and len(v) > 1:
+            torch._dynamo.mark_dynamic(v, 0)
+        return v
 
-def _bucket(active: int, clients: int) -> int:
-    """The smallest of K, K/2, K/4, ... that holds all active clients: few graphs, at most half of it idle."""
-    size = clients
-    while (size + 1) // 2 >= active and size > 1:
+
+def _bucket(active: int, room: int) -> int:
+    """The smallest of K, K/2, K/4, ..., down to 4, that holds all active clients: few graphs, at most half of it idle."""
+    size = room
+    while (size + 1) // 2 >= max(active, 4):  # the step of a few clients costs what launching its kernels costs
         size = (size + 1) // 2
     return size

@@ -85,30 +85,44 @@ class Simulation:
         gathering = self.begin()
         for chunk in self.engine.train(gathering.models, gathering.jobs, self.round):
             gathering.add(chunk)
+        if self.task.device.type != "cpu" and (coming := self.coming()) is not None:
+            self.engine.prepare(coming, self.round + 1)
         return self.complete(gathering)
+
+    def coming(self) -> list[Job] | None:
+        """Who trains what in the round behind the one under way; None where that hangs on how this one goes."""
+        if self.task.pool.needs_validation or self.round + 1 >= self.task.recipe.rounds:
+            return None
+        return self._jobs(self.task.sample(self.round + 1))
+
+    def _jobs(self, clients: list[int]) -> list[Job]:
+        trainers = self.task.pool.trainers(self.pool_state, clients)
+        return [Job(number, client) for number, mine in trainers.items() for client in mine]
 
     def begin(self) -> Gathering:
         """Who trains what in the next round; changes nothing."""
         clients = self.task.sample(self.round)
-        trainers = self.task.pool.trainers(self.pool_state, clients)
-        jobs = [Job(number, client) for number, mine in trainers.items() for client in mine]
+        jobs = self._jobs(clients)
         starts = {number: entry.model for number, entry in self.models.items()}
         return Gathering(self.task, self._setting, starts, self.pool_state, clients, jobs, self._needs)
 
-    def complete(self, gathering: Gathering) -> Record:
-        """Aggregate, measure and evaluate what the clients sent."""
+    def aggregate(self, gathering: Gathering) -> dict[int, GlobalModel]:
+        """The models that the server makes of what the clients sent; waits for no device and changes nothing."""
+        return {number: self._aggregate(number, cohort) for number, cohort in gathering.cohorts.items()}
+
+    def complete(self, gathering: Gathering, after: dict[int, GlobalModel] | None = None) -> Record:
+        """Aggregate (unless that is done), measure and evaluate what the clients sent."""
         before = self.round, self.models, self.pool_state, self._probe_states
         self.models, self._probe_states = dict(self.models), [dict(states) for states in self._probe_states]
         try:
-            self.last_record = self._complete(gathering)
+            self.last_record = self._complete(gathering, self.aggregate(gathering) if after is None else after)
         except BaseException:
             self.round, self.models, self.pool_state, self._probe_states = before
             raise
         return self.last_record
 
-    def _complete(self, gathering: Gathering) -> Record:
+    def _complete(self, gathering: Gathering, after: dict[int, GlobalModel]) -> Record:
         task, cohorts = self.task, gathering.cohorts
-        after = {number: self._aggregate(number, cohort) for number, cohort in cohorts.items()}
         # Checks wait for the device: they come when all of the round's work has been handed to it.
         self._check_updates(cohorts)
         self._check_finite(after)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -40,7 +41,7 @@ def make_schedule(streams: Tensor, owned: Tensor, offsets: Tensor, sizes: list[i
     device, clients, most = streams.device, len(sizes), max(sizes)
     batch = batch_size or most
     per_epoch = [-(-n // batch) if batch_size else 1 for n in sizes]
-    size = torch.tensor(sizes, device=device)[:, None]
+    size = on_device(sizes, device)[:, None]
     position = torch.arange(most, device=device)
     shuffle = rng.fold(streams, SHUFFLE)
     orders = []
@@ -52,7 +53,7 @@ def make_schedule(streams: Tensor, owned: Tensor, offsets: Tensor, sizes: list[i
     order = torch.stack(orders, dim=1)  # [K, E, most]
     steps = [epochs * s for s in per_epoch]
     step = torch.arange(max(steps), device=device)
-    a_epoch = torch.tensor(per_epoch, device=device)[:, None]
+    a_epoch = on_device(per_epoch, device)[:, None]
     epoch_of, chunk_of = step // a_epoch, step % a_epoch  # [K, T]
     at = chunk_of[:, :, None] * batch + torch.arange(batch, device=device)  # [K, T, B] position within the epoch
     real = (at < size[:, :, None]) & (epoch_of < epochs)[:, :, None]
@@ -60,3 +61,9 @@ def make_schedule(streams: Tensor, owned: Tensor, offsets: Tensor, sizes: list[i
     within = torch.gather(order.flatten(1), 1, flat).view(clients, len(step), batch)
     examples = owned[offsets[:, None, None] + torch.where(real, within, 0)]
     return Schedule(examples, real.sum(dim=2), steps)
+
+
+def on_device(values: Sequence[float] | Tensor, device: torch.device) -> Tensor:
+    """Numbers from the host, on their way before the device has finished what it is doing."""
+    tensor = values if isinstance(values, Tensor) else torch.tensor(values)
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)

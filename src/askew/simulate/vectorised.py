@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,7 +26,7 @@ from askew.simulate.batched import BatchedStep, batched_network, local_losses
 from askew.simulate.dropout import dropouts
 from askew.simulate.graphed import PRECISIONS, GraphedSteps
 from askew.simulate.local import AUGMENT, LAYERS, STEP, UPLOAD
-from askew.simulate.schedule import Schedule, make_schedule
+from askew.simulate.schedule import Schedule, make_schedule, on_device
 from askew.simulate.sequential import Chunk, Job
 from askew.simulate.task import Task
 
@@ -44,13 +45,19 @@ class Lane:
 
 
 @dataclass(frozen=True)
-class Work:
-    """A chunk of jobs, laid out."""
+class Layout:
+    """Which examples a chunk of jobs will see: known before the models they start from."""
 
     jobs: list[tuple[int, Job]]  # (lane, job), most steps first
     schedule: Schedule
     streams: Tensor
     sizes: list[int]  # examples of each job's client
+
+
+@dataclass(frozen=True)
+class Work(Layout):
+    """A chunk of jobs, ready to be trained."""
+
     start: Params  # [J, ...], or [1, ...] where all start from one model
     start_buffers: Params
     step: BatchedStep
@@ -80,7 +87,8 @@ class Vectorised:
         self.task = task
         self.precision = precision
         example = task.prepare.apply(task.data.train.x[:4], None)
-        self.network, self.kind = batched_network(task.module, example)
+        with matrix_precision("fp32", task.device):
+            self.network, self.kind = batched_network(task.module, example)
         # BatchNorm, or a `forward` that only vmap can batch, may look across a batch, and must not see padding there.
         self._exact_batches = self.kind == "vmap" or any(
             isinstance(layer, nn.modules.batchnorm._BatchNorm) for layer in task.module.modules())
@@ -88,12 +96,14 @@ class Vectorised:
         weights = sum(p.numel() * p.element_size() for p in task.module.parameters())
         bound = max(1, CHUNK_BYTES.get(task.device.type, CHUNK_BYTES["cuda"]) // max(1, 6 * weights))
         self.chunk_jobs = chunk_jobs or min(CHUNK_JOBS.get(task.device.type, CHUNK_JOBS["cuda"]), bound)
-        on_gpu = task.device.type == "cuda"
+        on_gpu, stacked = task.device.type == "cuda", self.kind == "stacked layers"
         self._steps = GraphedSteps(
             self.network, task.data.train.x, task.data.train.y, task.prepare, precision, on_gpu if compiled is None else compiled,
-            exact=self._exact_batches, drops=self._drops,
+            exact=not stacked, drops=self._drops, any_number=stacked, varies=task.pool.needs_validation,
+            dense={f"{name}.weight" for name, layer in task.module.named_modules() if type(layer) is nn.Linear} if stacked else (),
         ) if (on_gpu if graphed is None else graphed) else None
         self._owned: tuple[tuple[int, ...], Tensor, list[int]] | None = None
+        self._ahead: tuple[Any, list[Layout]] | None = None  # a coming round
 
     def train(self, models: Mapping[int, ModelState], jobs: Sequence[Job], round: int) -> Iterator[Chunk]:
         for _, chunk in self.train_lanes([Lane(self.task, models, jobs, round)]):
@@ -101,25 +111,41 @@ class Vectorised:
 
     def train_lanes(self, lanes: Sequence[Lane]) -> Iterator[tuple[int, Chunk]]:
         """Train the jobs of all lanes; yields (lane, chunk)."""
-        recipe = self.task.recipe
-        jobs = [(i, job) for i, lane in enumerate(lanes) for job in lane.jobs]
-        sizes = {(i, job.client): int(lanes[i].task.population.sizes[job.client]) for i, job in jobs}
-        jobs.sort(key=lambda at: -_steps(sizes[at[0], at[1].client], recipe.epochs, recipe.batch_size))  # stable
-        for low in range(0, len(jobs), self.chunk_jobs):
-            part = jobs[low : low + self.chunk_jobs]
-            work = self._lay_out(lanes, part, [sizes[i, job.client] for i, job in part])
+        ahead, self._ahead = self._ahead, None
+        for layout in ahead[1] if ahead is not None and ahead[0] == _what(lanes) else self._lay_out(lanes):
+            work = self._begin(lanes, layout)
             with matrix_precision(self.precision, self.task.device):
                 params, buffers, losses = self._run(work)
             yield from self._results(lanes, work, params, buffers, losses)
 
-    def _lay_out(self, lanes: Sequence[Lane], jobs: list[tuple[int, Job]], sizes: list[int]) -> Work:
+    def prepare(self, jobs: Sequence[Job], round: int) -> None:
+        self.prepare_lanes([Lane(self.task, {}, jobs, round)])
+
+    def prepare_lanes(self, lanes: Sequence[Lane]) -> None:
+        """Lay out a coming round while the device is busy with this one; the lanes' models do not matter yet."""
+        if lanes and self.task.device.type == "cuda":
+            self._ahead = _what(lanes), self._lay_out(lanes)
+
+    def _lay_out(self, lanes: Sequence[Lane]) -> list[Layout]:
+        recipe = self.task.recipe
+        jobs = [(i, job) for i, lane in enumerate(lanes) for job in lane.jobs]
+        sizes = {(i, job.client): int(lanes[i].task.population.sizes[job.client]) for i, job in jobs}
+        jobs.sort(key=lambda at: -_steps(sizes[at[0], at[1].client], recipe.epochs, recipe.batch_size))  # stable
+        parts = [jobs[low : low + self.chunk_jobs] for low in range(0, len(jobs), self.chunk_jobs)]
+        return [self._lay_out_chunk(lanes, part, [sizes[i, job.client] for i, job in part]) for part in parts]
+
+    def _lay_out_chunk(self, lanes: Sequence[Lane], jobs: list[tuple[int, Job]], sizes: list[int]) -> Layout:
         recipe, device = self.task.recipe, self.task.device
         owned, base = self._all_owned(lanes)
         roots = torch.stack([rng.key(lane.task.recipe.seed, "client", lane.round) for lane in lanes])
         lane_of = torch.tensor([i for i, _ in jobs])
-        streams = rng.fold(roots[lane_of], torch.tensor([job.client for _, job in jobs])).to(device)
-        offsets = torch.tensor([base[i] + int(lanes[i].task.population.train.offsets[job.client]) for i, job in jobs], device=device)
+        streams = on_device(rng.fold(roots[lane_of], torch.tensor([job.client for _, job in jobs])), device)
+        offsets = on_device([base[i] + int(lanes[i].task.population.train.offsets[job.client]) for i, job in jobs], device)
         schedule = make_schedule(streams, owned, offsets, sizes, recipe.epochs, recipe.batch_size)
+        return Layout(jobs, schedule, streams, sizes)
+
+    def _begin(self, lanes: Sequence[Lane], layout: Layout) -> Work:
+        device, jobs = self.task.device, layout.jobs
         used = list(dict.fromkeys((i, job.model) for i, job in jobs))
         models = [lanes[i].models[number] for i, number in used]
         if len(used) == 1:
@@ -127,10 +153,10 @@ class Vectorised:
             buffers = {name: v[None] for name, v in models[0].buffers.items()}
         else:
             row = {at: i for i, at in enumerate(used)}
-            which = torch.tensor([row[i, job.model] for i, job in jobs], device=device)
+            which = on_device([row[i, job.model] for i, job in jobs], device)
             start = {name: torch.stack([m.params[name] for m in models])[which] for name in models[0].params}
             buffers = {name: torch.stack([m.buffers[name] for m in models])[which] for name in models[0].buffers}
-        return Work(jobs, schedule, streams, sizes, start, buffers, _batched_step(lanes, jobs, "step", device),
+        return Work(jobs, layout.schedule, layout.streams, layout.sizes, start, buffers, _batched_step(lanes, jobs, "step", device),
                     _batched_step(lanes, jobs, "upload", device), lanes[0].round)
 
     def _all_owned(self, lanes: Sequence[Lane]) -> tuple[Tensor, list[int]]:
@@ -146,9 +172,9 @@ class Vectorised:
         """All local steps. Returns trained weights and buffers [J, ...] and mean losses [J]."""
         steps, device = work.schedule.steps, self.task.device
         counts = _host_counts(work, self.task.recipe.batch_size)
-        even = all((row[row > 0] == row.max()).all() for row in counts.T)  # at each step, all batches are equally large
-        # Graphs want fixed shapes; BatchNorm among clients of unequal sizes has none, and goes step by step.
-        if self._steps is not None and not (self._exact_batches and (not even or len(set(steps)) > 1)):
+        even = len(set(steps)) == 1 and all((row == row.max()).all() for row in counts.T)
+        # Graphs want fixed shapes; what must not see padding has none among unequal clients, and goes step by step.
+        if self._steps is not None and (even or not self._steps.exact):
             params, buffers, totals = self._steps.run(work.start, work.start_buffers, work.step, work.schedule.examples,
                                                       work.schedule.counts, work.streams, work.round, counts, steps)
             return params, buffers, totals / _steps_tensor(steps, device)
@@ -183,7 +209,7 @@ class Vectorised:
         y = task.data.train.y[examples]
         drop = rng.fold(rng.fold(streams, LAYERS), t) if self._drops else None
         with torch.autocast(task.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
-            scores = self.network(x, params, buffers, clients, drop)
+            scores = self.network(x, params, buffers, clients, drop, None)
         losses = local_losses(scores, y, work.schedule.counts[who, t])
         gradients = torch.autograd.grad(losses.sum(), list(params.values()), allow_unused=True, materialize_grads=True)
         with torch.no_grad():
@@ -211,7 +237,7 @@ class Vectorised:
         for i in dict.fromkeys(i for i, _ in work.jobs):
             at = [k for k, (lane, _) in enumerate(work.jobs) if lane == i]
             whole = len(at) == len(work.jobs)
-            pick = slice(None) if whole else torch.tensor(at, device=losses.device)
+            pick = slice(None) if whole else on_device(at, losses.device)
             yield i, Chunk([work.jobs[k][1] for k in at], {name: v[pick] for name, v in updates.items()},
                            {name: v[pick] for name, v in buffers.items()}, losses[pick])
 
@@ -230,6 +256,11 @@ def matrix_precision(precision: str, device: torch.device) -> Iterator[None]:
         torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
 
 
+def _what(lanes: Sequence[Lane]) -> Any:
+    """All that a layout depends on."""
+    return [(id(lane.task), lane.round, list(lane.jobs)) for lane in lanes]
+
+
 def _steps(size: int, epochs: int, batch_size: int) -> int:
     return epochs * (-(-size // batch_size) if batch_size else 1)
 
@@ -245,7 +276,7 @@ def _host_counts(work: Work, batch_size: int) -> np.ndarray:
 
 def _steps_tensor(steps: list[int], device: torch.device) -> Tensor | int:
     """Steps of each job, as a plain number where all have the same: no copy to the device."""
-    return steps[0] if len(set(steps)) == 1 else torch.tensor(steps, device=device)
+    return steps[0] if len(set(steps)) == 1 else on_device(steps, device)
 
 
 def _batched_step(lanes: Sequence[Lane], jobs: list[tuple[int, Job]], place: str, device: torch.device) -> BatchedStep:
@@ -256,7 +287,7 @@ def _batched_step(lanes: Sequence[Lane], jobs: list[tuple[int, Job]], place: str
         for name, value in piece.args.items():
             values = [mine[at].args[name] for mine in specs]
             if any(v != value for v in values):
-                varying[at, name] = torch.tensor([float(values[i]) for i, _ in jobs], device=device)
+                varying[at, name] = on_device([float(values[i]) for i, _ in jobs], device)
     return BatchedStep(specs[0], varying, "client" if place == "step" else "upload")
 
 
