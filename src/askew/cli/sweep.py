@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from typing import Annotated
@@ -9,12 +11,13 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from askew.cli.common import AsJson, DataDir, out, print_json, split_outside_brackets
+from askew.cli.common import AsJson, DataDir, err, out, print_json, split_outside_brackets
 from askew.cli.progress import RunProgress
 from askew.cli.run import Device, Engine, Precision, Settings
 from askew.core.errors import AskewError
 from askew.core.recipe import parse_value
 from askew.recipes.load import load_recipe
+from askew.simulate.compare import check_new_folder
 from askew.simulate.sweep import Outcome, grid
 from askew.simulate.sweep import sweep as train
 
@@ -28,6 +31,9 @@ def sweep(
         "--grid", metavar="KEY=A,B,...", help="Values of one setting; repeat for more axes.")] = None,
     settings: Settings = None,
     method: Annotated[str | None, typer.Option(help="A method of the papers, e.g. fedavgm.")] = None,
+    folder: Annotated[Path | None, typer.Option(
+        "--out", metavar="DIR", help="Keep a run folder for each configuration here; else nothing is written.")] = None,
+    go_on: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted sweep in DIR (same options).")] = False,
     engine: Engine = "auto",
     precision: Precision = "fp32",
     device: Device = "cpu",
@@ -46,30 +52,60 @@ def sweep(
     if not values:
         raise AskewError("sweep needs at least one --grid KEY=A,B,...; for example --grid sgd.lr=0.03,0.1,0.3")
     recipes = grid(load_recipe(file, settings or [], method), values)
-    with RunProgress(sum(r.rounds for r in recipes), f"{len(recipes)} configurations") as progress:
-        outcomes = train(recipes, engine=engine, precision=precision, device=device, data_dir=data_dir,
-                         on_round=lambda i, record, recipe: progress.on_round(record, recipe))
     combinations = [dict(zip(values, chosen, strict=True)) for chosen in product(*values.values())]  # in the order of `grid`
-    rows = sorted(zip(combinations, outcomes, strict=True), key=lambda row: 1.0 if row[1].diverged else -row[1].result.best["accuracy"])
+    if go_on and (folder is None or not folder.is_dir()):
+        raise AskewError(f"--resume needs --out with the folder of an interrupted sweep, got {str(folder) if folder else 'none'}")
+    if folder is not None and not go_on:
+        check_new_folder(folder)
+    folders = None if folder is None else [folder / _folder_name(i, setting) for i, setting in enumerate(combinations)]
+    with RunProgress(sum(r.rounds for r in recipes), f"{len(recipes)} configurations") as progress:
+        outcomes = train(recipes, engine=engine, precision=precision, device=device, data_dir=data_dir, folders=folders,
+                         on_round=lambda i, record, recipe: progress.on_round(record, recipe))
+    rows = sorted(zip(combinations, outcomes, strict=True), key=_rank)
+    interrupted = any(outcome.result.interrupted for outcome in outcomes)
     if as_json:
-        print_json({"configurations": [_row(setting, outcome) for setting, outcome in rows]})
-        return
+        print_json({"configurations": [_row(setting, outcome) for setting, outcome in rows], "interrupted": interrupted})
+    else:
+        out.print(_table(rows))
+    if interrupted:
+        remedy = f"go on with the same options and --resume --out {folder}" if folder else "with --out DIR it could be gone on with"
+        err.print(f"interrupted: this is how far it came; {remedy}", soft_wrap=True)
+        raise typer.Exit(130)
+
+
+def _table(rows: Sequence[tuple[dict[str, object], Outcome]]) -> Table:
+    settings = list(rows[0][0])
     table = Table(box=None, header_style="bold")
-    for name in (*values, "accuracy", "best", "in round", ""):
-        table.add_column(name, justify="left" if name in values else "right")
+    for name in (*settings, "accuracy", "best", "in round", ""):
+        table.add_column(name, justify="left" if name in settings else "right")
     for setting, outcome in rows:
-        result = outcome.result
-        numbers = ("", "", "", outcome.diverged) if outcome.diverged else (
-            f"{result.accuracy:.2%}", f"{result.best['accuracy']:.2%}", str(result.best["round"]), "")
-        table.add_row(*map(str, setting.values()), *numbers)
-    out.print(table)
+        result, numbers = outcome.result, ("", "", "")
+        if result.evaluations and not outcome.diverged:
+            numbers = (f"{result.accuracy:.2%}", f"{result.best['accuracy']:.2%}", str(result.best["round"]))
+        left = f"{len(result.records)} of {outcome.recipe.rounds} rounds" if result.interrupted else ""
+        table.add_row(*map(str, setting.values()), *numbers, outcome.diverged or left)
+    return table
+
+
+def _rank(row: tuple[dict[str, object], Outcome]) -> float:
+    outcome = row[1]
+    return 1.0 if outcome.diverged or not outcome.result.evaluations else -outcome.result.best["accuracy"]
 
 
 def _row(setting: dict[str, object], outcome: Outcome) -> dict[str, object]:
     result = outcome.result
-    done = outcome.diverged is None
-    return {"settings": setting, "accuracy": result.accuracy if done else None, "best_accuracy": result.best["accuracy"] if done else None,
-            "best_round": result.best["round"] if done else None, "diverged": outcome.diverged, "seed": outcome.recipe.seed}
+    known = outcome.diverged is None and bool(result.evaluations)
+    best = result.best if known else {"accuracy": None, "round": None}
+    return {"settings": setting, "accuracy": result.accuracy if known else None, "best_accuracy": best["accuracy"],
+            "best_round": best["round"], "rounds": len(result.records), "diverged": outcome.diverged, "seed": outcome.recipe.seed,
+            "run": None if result.folder is None else str(result.folder)}
+
+
+def _folder_name(number: int, setting: dict[str, object]) -> str:
+    """`003-sgd.lr=0.1-seed=1`; populations and other long values are cut."""
+    text = "-".join(f"{key}={value}" for key, value in setting.items())
+    plain = re.sub(r"[^\w.=+]+", "-", text)[:60].strip("-")
+    return f"{number:03d}-{plain}"
 
 
 def _axis(text: str) -> tuple[str, list[object]]:

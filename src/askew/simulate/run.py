@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from askew.core.population import Population
 from askew.core.recipe import Recipe
 from askew.simulate.engines import make_engine
 from askew.simulate.loop import Record, Simulation
-from askew.simulate.run_folder import RunFolder, describe_environment
+from askew.simulate.run_folder import INTERRUPTED, RunFolder, describe_environment
 from askew.simulate.task import build_task
 
 CHECKPOINT_SECONDS = 60.0  # at most this much work is lost to a power cut; Ctrl-C loses none
@@ -95,12 +95,10 @@ def run(recipe: Recipe, *, data: Dataset | None = None, population: Population |
         simulation = Simulation(task, make_engine(engine, task, precision))
         folder = None
         if out is not None:
-            given = {name: type(value).__name__ for name, value in (("data", data), ("population", population), ("model", model))
-                     if value is not None}
             environment = describe_environment(device, engine=simulation.engine.name, precision=precision, data_dir=data_dir,
-                                               replaced=given)
+                                               replaced=types_of(data=data, population=population, model=model))
             folder = RunFolder.create(Path(out), recipe, environment, overwrite)
-        return _drive(simulation, folder, [], on_round)
+        return _drive(Running(simulation, recipe, folder), on_round)
 
 
 def resume(path: str | Path, *, data: Dataset | None = None, population: Population | None = None,
@@ -123,46 +121,85 @@ def resume(path: str | Path, *, data: Dataset | None = None, population: Populat
         engine = environment.get("engine", "auto")
     with torch.random.fork_rng(devices=[]):
         simulation = Simulation(task, make_engine(engine, task, environment.get("precision", "fp32")))
-        simulation.state = _to_device(saved, task.device)
-        return _drive(simulation, folder, folder.records(), on_round)
+        return _drive(Running.from_checkpoint(simulation, folder.recipe, folder, saved), on_round)
 
 
-def _drive(simulation: Simulation, folder: RunFolder | None, records: list[Record],
-           on_round: Callable[[Record, Recipe], None] | None) -> Result:
-    task = simulation.task
-    began = last_save = time.monotonic()
-    interrupted = False
-    try:
-        while not simulation.finished:
-            record = simulation.advance()
-            records.append(record)
-            if folder:
-                folder.append(record)
-                if time.monotonic() - last_save > CHECKPOINT_SECONDS:
-                    folder.save_checkpoint(simulation.state)
-                    last_save = time.monotonic()
-            if on_round:
-                on_round(record, task.recipe)
-    except KeyboardInterrupt:
-        interrupted = True
+def types_of(**own: object) -> dict[str, str]:
+    """Of the objects that stand in place of what a recipe names, for the run folder."""
+    return {name: type(value).__name__ for name, value in own.items() if value is not None}
+
+
+class Running:
+    """A run under way: what it computes, what it has recorded, and the folder that keeps both.
+
+    Args:
+        recipe: as the run was asked for.
+        folder: nothing is written without one.
+        records: of the rounds that lie behind.
+        seconds: that earlier sessions took.
+    """
+
+    def __init__(self, simulation: Simulation, recipe: Recipe, folder: RunFolder | None = None, records: Sequence[Record] = (),
+                 seconds: float = 0.0) -> None:
+        self.simulation, self.recipe, self.folder, self.records = simulation, recipe, folder, list(records)
+        self._began = time.monotonic() - seconds
+
+    @classmethod
+    def from_checkpoint(cls, simulation: Simulation, recipe: Recipe, folder: RunFolder, saved: Mapping[str, Any]) -> Running:
+        """Go on from what a folder's checkpoint holds."""
+        simulation.state = _to_device(saved, simulation.task.device)
+        return cls(simulation, recipe, folder, folder.records(), folder.seconds)
+
+    def add(self, record: Record) -> None:
+        self.records.append(record)
+        if self.folder:
+            self.folder.append(record)
+
+    def save(self) -> None:
+        """A checkpoint."""
+        if self.folder:
+            self.folder.save_checkpoint(self.simulation.state)
+
+    def end(self, stopped: str | None = None) -> Result:
+        """Write the end, at the last round or before it.
+
+        Args:
+            stopped: `INTERRUPTED`, or why training broke off.
+        """
+        simulation = self.simulation
         # A round that was under way left no trace; one that was just done may not have reached the records yet.
-        if len(records) < simulation.round:
-            records.append(simulation.last_record)
+        if len(self.records) < simulation.round:
+            self.records.append(simulation.last_record)
+        seconds = time.monotonic() - self._began
+        if self.folder:
+            if stopped == INTERRUPTED:
+                self.folder.rewrite(self.records)  # the interruption may have come before the last one was appended
+                self.save()
+            _write_end(simulation, self.folder, self.records, seconds, stopped)
+            if stopped is None:
+                self.folder.drop_checkpoint()
+        model = simulation.task.state_dict(simulation.view(_most_used(simulation)))
+        return Result(self.recipe, self.records, model, seconds, stopped == INTERRUPTED, self.folder.path if self.folder else None,
+                      simulation)
+
+
+def _drive(running: Running, on_round: Callable[[Record, Recipe], None] | None) -> Result:
+    last_save = time.monotonic()
+    try:
+        while not running.simulation.finished:
+            record = running.simulation.advance()
+            running.add(record)
+            if time.monotonic() - last_save > CHECKPOINT_SECONDS:
+                running.save()
+                last_save = time.monotonic()
+            if on_round:
+                on_round(record, running.recipe)
+    except KeyboardInterrupt:
+        return running.end(INTERRUPTED)
     except DivergedError as error:
-        if folder:
-            _write_end(simulation, folder, records, time.monotonic() - began, stopped=str(error))
+        running.end(str(error))
         raise
-    seconds = time.monotonic() - began
-    if folder:
-        if interrupted:
-            folder.rewrite(records)  # the interruption may have come before the last one was appended
-            folder.save_checkpoint(simulation.state)
-        else:
-            folder.drop_checkpoint()
-        _write_end(simulation, folder, records, seconds, stopped="interrupted" if interrupted else None)
-    model = simulation.view(_most_used(simulation))
-    return Result(task.recipe, records, task.state_dict(model), seconds, interrupted, folder.path if folder else None,
-                  simulation)
+    return running.end()
 
 
 def _write_end(simulation: Simulation, folder: RunFolder, records: list[Record], seconds: float, stopped: str | None) -> None:

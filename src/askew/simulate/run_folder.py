@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from askew.core.errors import AskewError
 from askew.core.recipe import Recipe
 
 RECIPE, METRICS, SUMMARY, ENVIRONMENT, CHECKPOINT = "recipe.toml", "metrics.jsonl", "summary.json", "environment.json", "checkpoint.pt"
+INTERRUPTED = "interrupted"  # in a summary: why a run stopped that can be gone on with
 
 
 class RunFolder:
@@ -117,6 +118,17 @@ class RunFolder:
         """Whether the run reached its last round: neither interrupted nor diverged."""
         return (self.path / SUMMARY).is_file() and self.summary["stopped"] is None and not self.has_checkpoint
 
+    @property
+    def divergence(self) -> str | None:
+        """Why training broke off, if it did."""
+        stopped = self.summary["stopped"] if (self.path / SUMMARY).is_file() else None
+        return None if stopped == INTERRUPTED else stopped
+
+    @property
+    def seconds(self) -> float:
+        """Spent so far, as far as it was written down."""
+        return float(self.summary["seconds"]) if (self.path / SUMMARY).is_file() else 0.0
+
     def drop_checkpoint(self) -> None:
         (self.path / CHECKPOINT).unlink(missing_ok=True)
 
@@ -128,6 +140,9 @@ class RunFolder:
         for path in self.path.glob("*.safetensors"):
             if path.stem not in keep:
                 path.unlink()
+
+    def load_weights(self, name: str) -> dict[str, Tensor]:
+        return load_file(self.path / f"{name}.safetensors")
 
     def save_summary(self, summary: Mapping[str, Any]) -> None:
         _write_json(self.path / SUMMARY, summary)

@@ -8,32 +8,43 @@ A configuration's result is what it would be alone.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
 from askew.core.dataset import Dataset
-from askew.core.errors import DivergedError
+from askew.core.errors import AskewError, DivergedError
 from askew.core.recipe import Recipe
 from askew.core.registry import build
+from askew.simulate import run
 from askew.simulate.engines import choose, make_engine
 from askew.simulate.loop import Record, Simulation
-from askew.simulate.run import Result
-from askew.simulate.task import Task, build_task
+from askew.simulate.run import Result, Running, types_of
+from askew.simulate.run_folder import INTERRUPTED, RunFolder, describe_environment
+from askew.simulate.sequential import Engine
+from askew.simulate.task import Task, available, build_task
 from askew.simulate.vectorised import Lane, Vectorised
 
+SAVING_SHARE = 0.05  # of the time, at most, goes into checkpoints
 
 @dataclass(frozen=True)
 class Outcome:
-    """One configuration of a sweep: its result, or why it stopped."""
+    """One configuration of a sweep: its result, or why it stopped.
+
+    Args:
+        diverged: why training broke off, if it did.
+        together: configurations that it trained together with, itself included.
+    """
 
     recipe: Recipe
     result: Result
     diverged: str | None = None
+    together: int = 1
 
 
 def grid(base: Recipe, axes: Mapping[str, Sequence[Any]]) -> list[Recipe]:
@@ -56,82 +67,192 @@ def grid(base: Recipe, axes: Mapping[str, Sequence[Any]]) -> list[Recipe]:
 
 
 def sweep(recipes: Sequence[Recipe], *, data: Dataset | None = None, model: nn.Module | None = None, engine: str = "auto",
-          precision: str = "fp32", device: str = "cpu", data_dir: str | None = None,
-          on_round: Callable[[int, Record, Recipe], None] | None = None) -> list[Outcome]:
+          precision: str = "fp32", device: str = "cpu", data_dir: str | None = None, folders: Sequence[Path] | None = None,
+          limit_s: float | None = None, on_round: Callable[[int, Record, Recipe], None] | None = None,
+          on_end: Callable[[int, Outcome], None] | None = None) -> list[Outcome]:
     """Train recipes, those of equal shape together.
 
     Args:
         recipes: the configurations.
         data, model: objects of your own in place of what the recipes name.
         engine: "auto" and "vectorised" train groups together, any other engine one configuration after the other.
-        on_round: called with (number of the recipe, record, recipe).
+        folders: a run folder for each recipe; nothing is written without them. One that an earlier sweep left behind is
+            gone on with from its checkpoint; what it finished, or what diverged, is not trained again.
+        limit_s: stop, as Ctrl-C would, at the end of the round in which so many seconds are over.
+        on_round: called with (number of the recipe, record, recipe); rounds that an earlier sweep did come first.
+        on_end: called with (number of the recipe, outcome) when a configuration is finished, diverged or interrupted.
 
     Returns:
-        one outcome a recipe, in their order; a configuration that diverges does not stop the others.
+        one outcome a recipe, in their order; a configuration that diverges does not stop the others. On Ctrl-C, what
+        there is so far: the results of what was not finished are `interrupted`.
     """
-    loaded: dict[str, Dataset] = {}
-
-    def task_of(recipe: Recipe) -> Task:
-        name = str(recipe.data)
-        if data is None and name not in loaded:
-            loaded[name] = build("data", recipe.data, data_dir=data_dir).to(device)
-        return build_task(recipe, data=loaded[name] if data is None else data, model=model, device=device, data_dir=data_dir)
-
-    groups: dict[Any, list[int]] = {}
-    for i, recipe in enumerate(recipes):
-        groups.setdefault(_shape(recipe), []).append(i)
-    outcomes: dict[int, Outcome] = {}
-    with torch.random.fork_rng(devices=[]):
-        for members in groups.values():
-            tasks = {i: task_of(recipes[i]) for i in members}
-            first = tasks[members[0]]
-            # One configuration may suit another engine; many small ones are what batching is for.
-            name = engine if engine != "auto" else "vectorised" if len(members) > 1 and _batches(first) else choose(first)
-            if name == "vectorised":
-                outcomes |= _together(tasks, make_engine(name, first, precision), on_round)
-            else:
-                for i, task in tasks.items():
-                    outcomes |= _together({i: task}, make_engine(name, task, precision), on_round)
-    return [outcomes[i] for i in range(len(recipes))]
-
-
-def _together(tasks: Mapping[int, Task], engine: Any, on_round: Callable[[int, Record, Recipe], None] | None) -> dict[int, Outcome]:
-    """Rounds in lockstep; a configuration leaves when it is finished or diverges."""
     began = time.monotonic()
-    running = {i: Simulation(task, engine) for i, task in tasks.items()}
-    records: dict[int, list[Record]] = {i: [] for i in tasks}
-    outcomes: dict[int, Outcome] = {}
+    course = _Course(recipes, folders, None if limit_s is None else began + limit_s, on_round, on_end)
+    loaded: dict[str, Dataset] = {}
+    groups: dict[Any, list[int]] = {}
+    for i in course.left():
+        name = str(recipes[i].data)
+        if data is None and name not in loaded:  # all before the first round: data that are missing should be missed now
+            loaded[name] = build("data", recipes[i].data, data_dir=data_dir).to(available(device))
+        groups.setdefault(_shape(recipes[i]), []).append(i)
 
-    def leave(i: int, diverged: str | None = None) -> None:
-        simulation = running.pop(i)
-        result = Result(simulation.task.recipe, records[i], simulation.task.state_dict(simulation.view()), time.monotonic() - began,
-                        simulation=simulation)
-        outcomes[i] = Outcome(simulation.task.recipe, result, diverged)
+    def task_of(i: int) -> Task:
+        # The start of what is gone on with lies behind: a warm-up need not be trained again.
+        recipe = recipes[i].replace(start="random()") if i in course.kept else recipes[i]
+        return build_task(recipe, data=loaded[str(recipe.data)] if data is None else data, model=model, device=device, data_dir=data_dir)
 
-    while running:
-        now = dict(running)
-        gatherings = {i: simulation.begin() for i, simulation in now.items()}
-        lanes = [Lane(now[i].task, g.models, g.jobs, now[i].round) for i, g in gatherings.items()]
-        numbers = list(now)
-        if isinstance(engine, Vectorised):
-            for lane, chunk in engine.train_lanes(lanes):
-                gatherings[numbers[lane]].add(chunk)
-        else:
-            for i, gathering in gatherings.items():
-                for chunk in engine.train(gathering.models, gathering.jobs, now[i].round):
-                    gathering.add(chunk)
-        for i, simulation in now.items():
-            try:
-                record = simulation.complete(gatherings[i])
-            except DivergedError as error:
-                leave(i, str(error))
-                continue
-            records[i].append(record)
-            if on_round:
-                on_round(i, record, simulation.task.recipe)
-            if simulation.finished:
-                leave(i)
-    return outcomes
+    def environment(name: str) -> dict[str, Any]:
+        return describe_environment(device, engine=name, precision=precision, data_dir=data_dir,
+                                    replaced=types_of(data=data, model=model)) if folders is not None else {}
+
+    try:
+        with torch.random.fork_rng(devices=[]):
+            for members in groups.values():
+                tasks = {i: task_of(i) for i in members}
+                for name, mine in _engines(engine, tasks, course.kept).items():
+                    # All at once where the engine can, else one after the other.
+                    for part in [mine] if name == "vectorised" else [[i] for i in mine]:
+                        made = make_engine(name, tasks[part[0]], precision)
+                        course.train({i: tasks[i] for i in part}, made, environment(name))
+    except KeyboardInterrupt:
+        pass
+    return [course.outcome(i) for i in range(len(recipes))]
+
+
+class _Course:
+    """The configurations on their way: which are over, which have a folder to go on from."""
+
+    def __init__(self, recipes: Sequence[Recipe], folders: Sequence[Path] | None, deadline: float | None,
+                 on_round: Callable[[int, Record, Recipe], None] | None, on_end: Callable[[int, Outcome], None] | None) -> None:
+        self.recipes, self.folders, self.deadline = recipes, folders, deadline
+        self.on_round = on_round or (lambda i, record, recipe: None)
+        self.on_end = on_end or (lambda i, outcome: None)
+        self.kept: dict[int, RunFolder] = {}  # with a checkpoint
+        self.over: dict[int, Outcome] = {}
+        for i, path in enumerate(folders or []):
+            self._look(i, path)
+
+    def _look(self, i: int, path: Path) -> None:
+        RunFolder.check_free(path, overwrite=True)
+        if not path.exists() or not any(path.iterdir()):
+            return
+        folder, recipe = RunFolder.open(path), self.recipes[i]
+        if folder.recipe != recipe.replace(name=folder.recipe.name):
+            raise AskewError(f"{str(path)!r} holds a run of another recipe; go on with the settings it began with, or name another folder")
+        diverged = folder.divergence
+        if diverged is not None or folder.is_finished:
+            result = Result(recipe, folder.records(), folder.load_weights("model"), folder.seconds, folder=path)
+            for record in result.records:
+                self.on_round(i, record, recipe)
+            self._end(i, Outcome(recipe, result, diverged))
+        elif folder.has_checkpoint:
+            self.kept[i] = folder
+        # Else it was stopped before its first checkpoint, and is done again.
+
+    def left(self) -> list[int]:
+        return [i for i in range(len(self.recipes)) if i not in self.over]
+
+    def outcome(self, i: int) -> Outcome:
+        """What became of a configuration; one that was not reached has what an earlier sweep left."""
+        if i in self.over:
+            return self.over[i]
+        records, seconds = (self.kept[i].records(), self.kept[i].seconds) if i in self.kept else ([], 0.0)
+        return Outcome(self.recipes[i], Result(self.recipes[i], records, {}, seconds, interrupted=True,
+                                               folder=self.folders[i] if self.folders else None))
+
+    def train(self, tasks: Mapping[int, Task], engine: Engine, environment: Mapping[str, Any]) -> None:
+        """Rounds in lockstep; a configuration leaves when it is finished or diverges."""
+        running: dict[int, Running] = {}
+
+        def leave(i: int, stopped: str | None = None) -> None:
+            result = running[i].end(stopped)
+            del running[i]
+            if self.folders is not None:  # all is on disk: hundreds of configurations need not stay in memory
+                result = replace(result, simulation=None)
+            self._end(i, Outcome(self.recipes[i], result, None if result.interrupted else stopped, len(tasks)))
+
+        try:
+            for i, task in tasks.items():
+                self._check_time()
+                running[i] = self._begin(i, task, engine, environment)
+            saved, took = time.monotonic(), 0.0
+            while True:
+                for i in [i for i, r in running.items() if r.simulation.finished]:
+                    leave(i)
+                if not running:
+                    break
+                self._check_time()
+                # A step has one round number (for the rates' decay): those that lag behind catch up first.
+                last = min(r.simulation.round for r in running.values())
+                for i, record in _advance({i: r.simulation for i, r in running.items() if r.simulation.round == last}, engine):
+                    if isinstance(record, DivergedError):
+                        leave(i, str(record))
+                    else:
+                        running[i].add(record)
+                        self.on_round(i, record, self.recipes[i])
+                if time.monotonic() - saved > max(run.CHECKPOINT_SECONDS, took / SAVING_SHARE):
+                    saved = time.monotonic()
+                    for r in running.values():
+                        r.save()
+                    took = time.monotonic() - saved
+        except KeyboardInterrupt:
+            for i in list(running):
+                leave(i, INTERRUPTED)
+            raise
+
+    def _begin(self, i: int, task: Task, engine: Engine, environment: Mapping[str, Any]) -> Running:
+        recipe = self.recipes[i]
+        if i not in self.kept:
+            folder = RunFolder.create(self.folders[i], recipe, environment, overwrite=True) if self.folders is not None else None
+            return Running(Simulation(task, engine), recipe, folder)
+        folder = self.kept[i]
+        running = Running.from_checkpoint(Simulation(task, engine), recipe, folder, folder.load_checkpoint())
+        for record in running.records:
+            self.on_round(i, record, recipe)
+        return running
+
+    def _end(self, i: int, outcome: Outcome) -> None:
+        self.over[i] = outcome
+        self.on_end(i, outcome)
+
+    def _check_time(self) -> None:
+        if self.deadline is not None and time.monotonic() >= self.deadline:
+            raise KeyboardInterrupt
+
+
+def _advance(simulations: Mapping[int, Simulation], engine: Engine) -> Iterator[tuple[int, Record | DivergedError]]:
+    """One round of each, all at the same one; yields each one's record, or why it diverged."""
+    gatherings = {i: simulation.begin() for i, simulation in simulations.items()}
+    if isinstance(engine, Vectorised):
+        numbers = list(simulations)
+        lanes = [Lane(s.task, gatherings[i].models, gatherings[i].jobs, s.round) for i, s in simulations.items()]
+        for lane, chunk in engine.train_lanes(lanes):
+            gatherings[numbers[lane]].add(chunk)
+        coming = {i: s.coming() for i, s in simulations.items()} if engine.task.device.type != "cpu" else {}
+        engine.prepare_lanes([Lane(simulations[i].task, {}, jobs, simulations[i].round + 1) for i, jobs in coming.items() if jobs])
+    else:
+        for i, gathering in gatherings.items():
+            for chunk in engine.train(gathering.models, gathering.jobs, simulations[i].round):
+                gathering.add(chunk)
+    after = {i: simulation.aggregate(gatherings[i]) for i, simulation in simulations.items()}  # all, before the first waits for it
+    for i, simulation in simulations.items():
+        try:
+            record: Record | DivergedError = simulation.complete(gatherings[i], after[i])
+        except DivergedError as error:
+            record = error
+        yield i, record
+
+
+def _engines(asked: str, tasks: Mapping[int, Task], kept: Mapping[int, RunFolder]) -> dict[str, list[int]]:
+    """Engine -> who trains with it. What is gone on with keeps the engine that it began with, for the same bits."""
+    first = next(iter(tasks.values()))
+    # One configuration may suit another engine; many small ones are what batching is for.
+    auto = "vectorised" if asked == "auto" and len(tasks) > 1 and _batches(first) else choose(first) if asked == "auto" else asked
+    result: dict[str, list[int]] = {}
+    for i in tasks:
+        name = kept[i].environment.get("engine", auto) if asked == "auto" and i in kept else auto
+        result.setdefault(name, []).append(i)
+    return result
 
 
 def _batches(task: Task) -> bool:

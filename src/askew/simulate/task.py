@@ -132,7 +132,7 @@ def build_task(recipe: Recipe, *, data: Dataset | None = None, population: Popul
         model: any `torch.nn.Module` from inputs to class scores; it is copied, and its weights are the start.
         data_dir: where data sets lie.
     """
-    device = _available(device)
+    device = available(device)
     if data is None:
         data = registry.build("data", recipe.data, data_dir=data_dir)
     if population is None:
@@ -208,7 +208,8 @@ def _build_module(recipe: Recipe, data: Dataset, prepare: Preprocess, model: nn.
     return built.train()
 
 
-def _available(name: str | torch.device) -> torch.device:
+def available(name: str | torch.device) -> torch.device:
+    """A device by name; refused where this machine does not have it."""
     try:
         torch.empty(0, device=name)
     except (RuntimeError, AssertionError):  # an unknown word; no such device, or a torch built without it
