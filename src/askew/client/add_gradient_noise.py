@@ -27,10 +27,8 @@ def add_gradient_noise(std: float) -> Transform:
         return Transform(lambda u, state, ctx: (u, state), acts_on="raw")
 
     def update(u: Params, state: State, ctx: Context) -> tuple[Params, State]:
-        noisy = {}
-        for i, (name, g) in enumerate(u.items()):
-            z = rng.normal(rng.fold(ctx.key, i), g.numel()).view(g.shape)
-            noisy[name] = g + std * z.to(g.dtype)
-        return noisy, state
+        # One draw for all tensors: drawing takes some twenty operations, which many small tensors would repeat.
+        drawn = rng.normal(ctx.key, sum(g.numel() for g in u.values())).split([g.numel() for g in u.values()])
+        return {name: g + std * z.view(g.shape).to(g.dtype) for (name, g), z in zip(u.items(), drawn, strict=True)}, state
 
     return Transform(update, acts_on="raw", random=True)

@@ -39,9 +39,9 @@ def project_to_ball(radius: float, centre: Literal["origin", "start"] = "origin"
         return Transform(lambda u, state, ctx: (u, state))
 
     def update(u: Params, state: State, ctx: Context) -> tuple[Params, State]:
-        w = ctx.params
-        c = ctx.start if centre == "start" else {name: torch.zeros_like(v) for name, v in w.items()}
-        offset = {name: w[name] + u[name] - c[name] for name in u}
+        offset = {name: ctx.params[name] + v for name, v in u.items()}
+        if centre == "start":
+            offset = {name: v - ctx.start[name] for name, v in offset.items()}
         length = norm(offset)
         shrink = torch.where(length > radius, radius / length.clamp_min(1e-38), 1.0)
         # Written as u plus a correction, so that inside the ball the step stays bit for bit what it was.

@@ -189,7 +189,7 @@ def subtract(a: Params, b: Params) -> Params:
 
 def norm(u: Mapping[str, Tensor]) -> Tensor:
     """The L2 norm over all tensors together."""
-    return torch.stack([(v * v).sum() for v in u.values()]).sum().sqrt()
+    return torch.cat([v.flatten() for v in u.values()]).square().sum().sqrt()
 
 
 def num_bytes(tensors: Mapping[str, Tensor]) -> int:
