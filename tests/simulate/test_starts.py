@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import askew
+import askew.recipes
 from askew.simulate.task import build_task, initial_model
 
 BASE = askew.Recipe(rounds=1, hold_out=0.3)
@@ -44,6 +45,19 @@ def test_a_warm_up_sees_the_servers_examples_only():
         assert torch.equal(one, two) is same
 
 
+def test_a_warm_up_on_everyone_at_the_batch_of_sgd_is_sgd():
+    """Two epochs from the same weights, as two rounds of training in one place: same steps, another order of examples."""
+    base = askew.Recipe(population="iid(clients=10)", rounds=2)
+    sgd = askew.run(askew.recipes.centralised(base))
+    tasks = {batch: build_task(base.replace(start=f"warm_up(until=1.0, epochs=2, on='everyone', batch_size={batch})"))
+             for batch in (100, 10)}
+    large, small = (task.accuracy(initial_model(task)) for task in tasks.values())
+    assert abs(large - sgd.accuracy) < 0.05
+    assert small > large + 0.1  # the clients' own batch takes ten times as many steps
+    own = build_task(base.replace(start="warm_up(until=1.0, epochs=2, on='everyone')"))
+    assert own.accuracy(initial_model(own)) == small
+
+
 def test_pretrained_weights_are_taken_up(tmp_path):
     first = askew.run(askew.Recipe(rounds=2), out=tmp_path / "first")
     path = tmp_path / "first" / "model.safetensors"
@@ -62,6 +76,7 @@ def test_pretrained_weights_are_taken_up(tmp_path):
 @pytest.mark.parametrize(("start", "message"), [
     ("warm_up(until=0.0)", r"warm_up: until must be in \(0, 1\], got 0.0"),
     ("warm_up(epochs=0)", "epochs must be at least 1"),
+    ("warm_up(batch_size=-1)", "warm_up: batch_size must not be negative, got -1"),
 ])
 def test_settings_out_of_range_are_refused(start, message):
     with pytest.raises(askew.AskewError, match=message):

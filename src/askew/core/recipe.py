@@ -7,6 +7,7 @@ line (`--set`) is the same value. Methods (`askew.recipes`) are functions from r
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 import tomllib
@@ -186,6 +187,7 @@ def _check_key(name: str) -> None:
         raise AskewError(f"unknown key {name!r}; {registry.suggest(name, known)}")
 
 
+@functools.cache
 def _hints() -> dict[str, Any]:
     return typing.get_type_hints(Recipe)
 

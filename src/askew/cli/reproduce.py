@@ -1,0 +1,190 @@
+"""`askew reproduce`: a paper's tables and figures, its numbers beside ours."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from askew.cli.common import AsJson, DataDir, err, out, print_json
+from askew.cli.progress import RunProgress
+from askew.cli.run import Device, Engine, Precision
+from askew.core.errors import AskewError
+from askew.reproduce import papers
+from askew.reproduce.item import Item
+from askew.reproduce.plan import needs
+from askew.reproduce.rates import INPUTS, Rates, estimated_seconds, kind, known_rates, try_out
+from askew.reproduce.run import WORK
+from askew.reproduce.run import reproduce as run_missing
+from askew.reproduce.store import SCALES, Results, Scale
+from askew.reproduce.summary import ItemSummary, RowSummary, counts, summarise
+
+app = typer.Typer()
+QUICK = "quick: a reduced version, whose numbers are not the paper's"
+
+
+@app.command()
+def reproduce(
+    address: Annotated[str | None, typer.Argument(metavar="[PAPER[/ITEM]]", help="What to run; without it, the list of all.")] = None,
+    scale: Annotated[str, typer.Option(help="full: the paper's experiment; quick: a reduced version that shows the ordering.")] = "full",
+    seeds: Annotated[int | None, typer.Option(help="Run each with seeds 0 .. N-1; else as often as the paper did.", metavar="N")] = None,
+    listed: Annotated[bool, typer.Option("--list", help="Only list, run nothing.")] = False,
+    estimate: Annotated[bool, typer.Option("--estimate", help="Time networks that were not run here yet, a second or so each.")] = False,
+    limit: Annotated[str | None, typer.Option(metavar="TIME", help="Stop cleanly after 90s, 30m, 2h; the same command goes on.")] = None,
+    results: Annotated[Path, typer.Option(metavar="DIR", help="Where results files are.")] = Path("results"),
+    work: Annotated[Path, typer.Option(metavar="DIR", help="Where runs under way are kept.")] = WORK,
+    engine: Engine = "auto",
+    precision: Precision = "fp32",
+    device: Device = "cpu",
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a paper's experiment and show its numbers beside ours; without an argument, list what there is.
+
+    What has been measured is not run again; what was interrupted goes on.
+
+    Examples:
+
+      askew reproduce
+
+      askew reproduce zhao2018/table3-mnist --scale quick
+
+      askew reproduce zhao2018/table3-cifar10 --seeds 3 --device cuda --limit 30m
+    """
+    if scale not in SCALES:
+        raise AskewError(f"--scale must be {' or '.join(SCALES)}, got {scale!r}")
+    limit_s = None if limit is None else parse_seconds(limit)
+    items = papers.find(address) if address else papers.all_items()
+    files = Results(results, scale)
+    if address is None or listed:
+        rates = _rates(items, files, seeds, device, engine, precision, estimate)
+        summaries = [summarise(item, files, seeds) for item in items]
+        if as_json:
+            print_json({"items": [s.as_mapping(estimated_seconds(s.needs, rates)) for s in summaries], **counts(summaries)})
+        else:
+            _show_list(items, summaries, files, seeds, rates)
+        return
+    left = [need for need in needs(items, files, seeds) if not need.done]
+    began, whole = time.monotonic(), True
+    if left:
+        with RunProgress(sum(need.base.rounds for need in left), f"{len(left)} run{'s' * (len(left) > 1)}, rounds") as progress:
+            whole = run_missing(items, files, seeds=seeds, work=work, engine=engine, precision=precision, device=device,
+                                data_dir=data_dir, limit_s=limit_s, on_round=progress.on_round)
+    summaries = [summarise(item, files, seeds) for item in items]
+    if as_json:
+        rates = known_rates([files], [item.paper for item in items[:1]], device)
+        print_json({"items": [s.as_mapping(estimated_seconds(s.needs, rates)) for s in summaries], **counts(summaries)})
+    else:
+        for summary in summaries:
+            _show_item(summary)
+    if not whole:
+        asked = limit_s is not None and time.monotonic() - began >= limit_s
+        err.print(f"{f'stopped after {limit}' if asked else 'interrupted'}: the same command goes on from here", soft_wrap=True)
+        if not asked:
+            raise typer.Exit(130)
+
+
+def parse_seconds(text: str) -> float:
+    """`90`, `90s`, `30m` or `2h` in seconds."""
+    number, unit = (text[:-1], text[-1]) if text[-1:] in ("s", "m", "h") else (text, "s")
+    try:
+        seconds = float(number) * {"s": 1, "m": 60, "h": 3600}[unit]
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < math.inf:
+        raise AskewError(f"--limit takes a time such as 90s, 30m or 2h, got {text!r}")
+    return seconds
+
+
+def _rates(items: Sequence[Item], files: Results, seeds: int | None, device: str, engine: str, precision: str, estimate: bool) -> Rates:
+    other: Scale = "quick" if files.scale == "full" else "full"
+    rates = known_rates([Results(files.folder, other), files], list(dict.fromkeys(item.paper for item in items)), device)
+    if estimate:
+        unknown = {kind(need.base): need.base for need in needs(items, files, seeds)
+                   if not need.done and kind(need.base) not in rates and need.base.data.name in INPUTS}
+        for what, recipe in unknown.items():
+            err.print(f"timing {what} ...", markup=False)
+            rates[what] = try_out(recipe, device, engine, precision)
+    return rates
+
+
+def _page() -> Console:
+    return out if out.is_terminal else Console(width=max(out.width, 100), highlight=False)  # a pipe has no width
+
+
+def _show_list(items: Sequence[Item], summaries: Sequence[ItemSummary], files: Results, seeds: int | None, rates: Rates) -> None:
+    page = _page()
+    if files.scale == "quick":
+        page.print(QUICK, style="yellow")
+    table = Table(box=None, header_style="bold")
+    for name in ("item", "runs", "images to train", "time here", "status"):
+        table.add_column(name, justify="left" if name in ("item", "status") else "right")
+    for summary in summaries:
+        table.add_row(escape(summary.item.address), f"{summary.runs_done}/{len(summary.needs)}", _amount(summary.images),
+                      _duration(estimated_seconds(summary.needs, rates)), summary.status)
+    page.print(table)
+    everything = needs(items, files, seeds)
+    time_left = _duration(estimated_seconds(everything, rates))
+    page.print(f"\n{sum(need.done for need in everything)} of {len(everything)} runs done (items share runs), "
+               f"{_amount(sum(need.images_left for need in everything))} images to train, {time_left or 'unknown'} here")
+    for what, found in counts(summaries).items():
+        page.print(f"{what}: " + ", ".join(f"{number} {name}" for name, number in found.items()))
+
+
+def _show_item(summary: ItemSummary) -> None:
+    page = _page()
+    page.print(f"[bold]{escape(summary.item.address)}[/bold]  {escape(summary.item.title)}", soft_wrap=True)
+    if summary.scale == "quick":
+        page.print(QUICK, style="yellow")
+    table = Table(box=None, header_style="bold")
+    for name in ("", "paper", "ours", "n", "verdict"):
+        table.add_column(name, justify="left" if name in ("", "verdict") else "right")
+    for row in summary.rows:
+        table.add_row(escape(row.name), _paper(row), _ours(row), str(row.ours.n or ""), row.verdict or "")
+    page.print(table)
+    for claim, holds in summary.claims:
+        word = {True: "holds", False: "fails", None: "not measured"}[holds]
+        if summary.scale == "full":
+            page.print(f"{word}: {claim.says} ({claim.where})", markup=False, soft_wrap=True)
+    page.print(f"{summary.runs_done} of {len(summary.needs)} runs done\n")
+
+
+def _paper(row: RowSummary) -> str:
+    if row.paper is None:
+        return ""
+    return ("about " if row.paper.about else "") + _number(row.paper.value, row.paper.spread, row.unit)
+
+
+def _ours(row: RowSummary) -> str:
+    if row.ours.mean is None:
+        return "diverged" if row.ours.measured else ""
+    return _number(row.ours.mean, row.ours.spread, row.unit) + (f" ({row.ours.diverged} diverged)" if row.ours.diverged else "")
+
+
+def _number(value: float, spread: float | None, unit: str) -> str:
+    digits = (lambda x: f"{x:.2f}") if unit == "%" else (lambda x: f"{x:.4g}")
+    return digits(value) + (f" ± {digits(spread)}" if spread is not None else "") + ("%" if unit == "%" else "")
+
+
+def _amount(number: float) -> str:
+    """1,234 -> 1.2 k."""
+    for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:.3g} {letter}"
+    return f"{number:.0f}"
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    for size, unit in ((86400.0, "days"), (3600.0, "h"), (60.0, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"

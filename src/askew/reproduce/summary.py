@@ -1,0 +1,123 @@
+"""Items with the paper's numbers beside ours: what `askew reproduce` prints and what the pages show."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from askew.reproduce.item import Claim, Item
+from askew.reproduce.measures import measure
+from askew.reproduce.numbers import Printed, printed
+from askew.reproduce.plan import Need, at_scale, needs
+from askew.reproduce.store import Results, fingerprint
+from askew.reproduce.values import Value, value_of
+from askew.reproduce.verdict import VERDICTS, Verdict, verdicts
+
+Status = Literal["measured", "partial", "not run"]
+
+
+@dataclass(frozen=True)
+class RowSummary:
+    """A row: the paper's number, ours, and how they compare."""
+
+    name: str
+    unit: str
+    paper: Printed | None
+    ours: Value
+    verdict: Verdict | None
+
+
+@dataclass(frozen=True)
+class ItemSummary:
+    """An item at one scale.
+
+    Args:
+        item: at the scale of the results (quick: with reduced recipes and the rows of that version).
+        claims: each with whether it holds; None where too little is measured, and always None at the quick scale,
+            whose numbers are not the paper's.
+        needs: the runs that it takes.
+    """
+
+    item: Item
+    scale: str
+    status: Status
+    rows: tuple[RowSummary, ...]
+    claims: tuple[tuple[Claim, bool | None], ...]
+    needs: tuple[Need, ...]
+
+    @property
+    def runs_done(self) -> int:
+        return sum(need.done for need in self.needs)
+
+    @property
+    def images(self) -> int:
+        """Still to be trained on."""
+        return sum(need.images_left for need in self.needs)
+
+    def as_mapping(self, estimated_s: float | None = None) -> dict[str, Any]:
+        """One entry of `askew reproduce --json`; numbers in the unit of the row."""
+        return {
+            "paper": self.item.paper, "item": self.item.name, "title": self.item.title, "scale": self.scale, "status": self.status,
+            "rows": [{"name": row.name, "unit": row.unit, "paper": row.paper and row.paper.value,
+                      "paper_spread": row.paper and row.paper.spread, "about": bool(row.paper and row.paper.about),
+                      "ours": row.ours.mean, "spread": row.ours.spread, "n": row.ours.n, "diverged": row.ours.diverged,
+                      "verdict": row.verdict} for row in self.rows],
+            "claims": [{"says": claim.says, "where": claim.where, "holds": holds} for claim, holds in self.claims],
+            "runs": len(self.needs), "done": self.runs_done, "images": self.images, "estimated_s": estimated_s,
+        }
+
+
+def summarise(item: Item, results: Results, seeds: int | None = None) -> ItemSummary:
+    """An item with everything that the results files hold of it, at their scale.
+
+    Args:
+        seeds: how many each run is wanted with, for what is left to do; all seeds that are there count in the values.
+    """
+    scaled = at_scale(item, results.scale)
+    values = {row.name: value_of(row, results, item.paper) for row in scaled.rows}
+    papers = printed(item)
+    judged = verdicts(values, papers, results.scale)
+    rows = tuple(RowSummary(row.name, papers[row.name].unit if row.name in papers else measure(row.measure).unit,
+                            papers.get(row.name), values[row.name], judged[row.name]) for row in scaled.rows)
+    ours = {name: value.mean for name, value in values.items() if value.mean is not None}
+    claims = tuple((claim, _holds(claim, ours) if results.scale == "full" else None) for claim in item.claims)
+    wanted = tuple(needs([item], results, seeds))
+    return ItemSummary(scaled, results.scale, _status(scaled, values, wanted), rows, claims, wanted)
+
+
+def counts(summaries: Sequence[ItemSummary]) -> dict[str, dict[str, int]]:
+    """How many of the papers' numbers and claims came out how.
+
+    Returns:
+        {"numbers": {"within", "ordering holds", "differs", "not measured"}, "claims": {"hold", "fail", "not measured"}};
+        rows for which the paper prints no number do not count, and a number that stands in a table and again in a figure
+        counts once.
+    """
+    found: Counter[str] = Counter()
+    seen: set[Any] = set()
+    for summary in summaries:
+        for row, shown in zip(summary.item.rows, summary.rows, strict=True):
+            what = shown.paper and (summary.item.paper, shown.paper.value, row.measure,
+                                    *map(fingerprint, row.recipes), None, *map(fingerprint, row.less_than))
+            if what and what not in seen:
+                seen.add(what)
+                found[shown.verdict or "not measured"] += 1
+    words = {True: "hold", False: "fail", None: "not measured"}
+    decided = Counter(words[holds] for summary in summaries for _, holds in summary.claims)
+    return {"numbers": {name: found[name] for name in (*VERDICTS, "not measured")},
+            "claims": {name: decided[name] for name in words.values()}}
+
+
+def _holds(claim: Claim, ours: Mapping[str, float]) -> bool | None:
+    try:
+        return claim.holds(ours)
+    except KeyError:  # it asked for a row that is not measured
+        return None
+
+
+def _status(item: Item, values: Mapping[str, Value], wanted: Sequence[Need]) -> Status:
+    if all(values[row.name].measured for row in item.rows if row.recipes):
+        return "measured"
+    return "partial" if any(need.done for need in wanted) else "not run"
