@@ -1,12 +1,13 @@
 # make setup   a virtual environment in .venv with askew in it
 # make demo    set up, then run the default job
 # make test    set up, then lint, type-check and run all tests
+# make papers  write docs/papers and the README's summary from results/
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: setup demo test fast lint clean
+.PHONY: setup demo test fast lint papers clean
 
 setup: $(VENV)/.installed
 
@@ -30,6 +31,9 @@ fast: setup
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+papers: setup
+	$(BIN)/python -m askew.report.paper_page results docs
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info

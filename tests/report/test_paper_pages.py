@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from askew.core.errors import AskewError
+from askew.recipes.citations import BIBTEX
+from askew.report.paper_page import BEGIN, END, main, title, with_block, write_pages
+from askew.reproduce import numbers
+from askew.reproduce.papers import PAPERS
+from askew.reproduce.run import reproduce
+from askew.reproduce.store import Results
+from askew.reproduce.summary import summarise
+
+if TYPE_CHECKING:
+    from conftest import Measured
+
+PAPER = "zhao2018"
+
+
+def pages(measured: Measured, docs: Path, *names: str) -> str:
+    docs.mkdir(exist_ok=True)
+    write_pages(measured.folder, docs, {PAPER: [measured.items[name] for name in names or measured.items]})
+    return (docs / "papers" / f"{PAPER}.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def docs(measured: Measured, printed_text: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The pages of the whole small paper."""
+    folder = tmp_path_factory.mktemp("pages")
+    (folder / f"{PAPER}.toml").write_text(printed_text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(numbers, "FOLDER", folder)
+        pages(measured, folder / "docs")
+    return folder / "docs"
+
+
+@pytest.fixture
+def page(docs: Path) -> str:
+    return (docs / "papers" / f"{PAPER}.md").read_text()
+
+
+def section(page: str, name: str) -> str:
+    return page.split(f"### {name}: ")[1].split("\n### ")[0].split("\n## ")[0]
+
+
+def test_claims_say_whether_they_hold(page: str) -> None:
+    assert "| Skew costs accuracy | section 1 | yes (learning) |" in page
+    assert "| Skew helps | section 2 | **no** (learning) |" in page
+    assert "| It converges | section 3 | not measured (unrun) |" in page
+
+
+@pytest.mark.usefixtures("printed_numbers")
+def test_numbers_stand_beside_the_papers(measured: Measured, page: str) -> None:
+    rows = summarise(measured.items["learning"], measured.results).rows
+    ours = rows[0].ours
+    assert f"| all alike | 95 ± 0.5 | {ours.mean:.1f} ± {ours.spread:.1f} | 2 | {rows[0].verdict} |" in section(page, "learning")
+    assert "verdict" not in section(page, "lengths")  # nothing printed, nothing to compare
+
+
+def test_it_says_how_it_was_run(page: str) -> None:
+    text = section(page, "learning")
+    assert "`askew reproduce zhao2018/learning`" in text
+    assert "seeds 0, 1" in text
+    assert "8 rounds" in text
+    assert "fp32" in text
+    assert "A note on learning." in text
+
+
+def test_figures_lie_beside_the_page(measured: Measured, docs: Path, page: str) -> None:
+    folder = docs / "papers" / "figures"
+    assert {path.name for path in folder.iterdir()} == {f"{PAPER}-{name}.svg" for name in measured.items if name != "unrun"}
+    for path in folder.iterdir():
+        assert f"(figures/{path.name})" in page
+
+
+def test_what_was_not_run_is_listed_with_its_cost(page: str) -> None:
+    assert "| `zhao2018/unrun` | What unrun shows | 2 runs, 1,437,000 images |" in page.split("## Not run")[1]
+
+
+def test_written_again_it_is_the_same_and_stale_figures_go(measured: Measured, tmp_path: Path) -> None:
+    page = pages(measured, tmp_path / "docs", "learning", "unrun")
+    stale = tmp_path / "docs" / "papers" / "figures" / f"{PAPER}-renamed.svg"
+    stale.write_text("old")
+    assert pages(measured, tmp_path / "docs", "learning", "unrun") == page
+    assert not stale.exists()
+
+
+@pytest.mark.usefixtures("printed_numbers")
+def test_a_row_that_differs_has_a_remark(measured: Measured, tmp_path: Path) -> None:
+    # The paper has it the other way round, so that neither number nor ordering fits.
+    (numbers.FOLDER / f"{PAPER}.toml").write_text('[learning.rows]\n"all alike" = 10\n"one class each" = 99\n')
+    assert "Why these numbers differ has not been found out." in section(pages(measured, tmp_path / "docs", "learning"), "learning")
+    remarks = tmp_path / "docs" / "papers" / "remarks"
+    remarks.mkdir()
+    (remarks / f"{PAPER}.toml").write_text('[learning]\ntext = "We swapped the numbers."\n')
+    text = section(pages(measured, tmp_path / "docs", "learning"), "learning")
+    assert "We swapped the numbers." in text
+    assert "found out" not in text
+
+
+@pytest.mark.parametrize(("text", "message"), [("[lerning]\ntext = 'x'", r"no item 'lerning'.*learning"),
+                                               ("[learning]\nwords = 'x'", r"must have one key, text")])
+def test_a_remark_that_would_be_lost_is_refused(measured: Measured, tmp_path: Path, text: str, message: str) -> None:
+    remarks = tmp_path / "docs" / "papers" / "remarks"
+    remarks.mkdir(parents=True)
+    (remarks / f"{PAPER}.toml").write_text(text)
+    with pytest.raises(AskewError, match=message):
+        pages(measured, tmp_path / "docs", "learning")
+    assert not (tmp_path / "docs" / "papers" / f"{PAPER}.md").exists()
+
+
+@pytest.mark.usefixtures("printed_numbers")
+def test_readme_block_is_replaced_and_nothing_else(measured: Measured, tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text(f"# Before\n{BEGIN}\nold\n{END}\nafter\n")
+    pages(measured, tmp_path / "docs", "learning", "unrun")
+    text = (tmp_path / "README.md").read_text()
+    assert text.startswith(f"# Before\n{BEGIN}\n| paper |")
+    assert text.endswith(f"|\n{END}\nafter\n")
+    assert "\nold\n" not in text
+    row = next(line for line in text.splitlines() if line.startswith("| [zhao2018](docs/papers/zhao2018.md) |"))
+    printed, claims = row.split("|")[2:7], row.split("|")[7:11]
+    assert int(printed[0]) == sum(map(int, printed[1:])) == 2
+    assert [int(cell) for cell in claims] == [3, 1, 1, 1]
+
+
+def test_a_block_without_end_is_refused() -> None:
+    with pytest.raises(AskewError, match="papers:end"):
+        with_block(f"text {BEGIN} more", "block")
+
+
+def test_reduced_versions_are_not_shown(measured: Measured, tmp_path: Path) -> None:
+    item = measured.items["learning"]
+    assert reproduce([item], Results(tmp_path / "results", "quick"), work=tmp_path / "work")
+    (tmp_path / "docs").mkdir()
+    write_pages(tmp_path / "results", tmp_path / "docs", {PAPER: [item]})
+    assert "| `zhao2018/learning` |" in (tmp_path / "docs" / "papers" / f"{PAPER}.md").read_text().split("## Not run")[1]
+
+
+def test_every_paper_has_a_title() -> None:
+    assert title("zhao2018") == "Zhao et al. 2018, Federated Learning with Non-IID Data"
+    assert title("fednnnn2020") == ("Nagura et al. 2020, FedNNNN: Norm-Normalized Neural Network Aggregation for Fast and Accurate "
+                                    "Federated Learning")
+    assert all("{" not in title(paper) for paper in PAPERS)
+    assert set(PAPERS) <= set(BIBTEX)
+
+
+@pytest.mark.slow
+def test_as_a_command_for_all_papers(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    done = subprocess.run([sys.executable, "-m", "askew.report.paper_page", str(tmp_path / "results"), str(tmp_path / "docs")],
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert {path.stem for path in (tmp_path / "docs" / "papers").glob("*.md")} == {*PAPERS, "index"}
+
+
+def test_bad_calls_end_with_one_line_and_write_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert main([str(tmp_path), str(tmp_path / "missing")]) == 2
+    assert capsys.readouterr().err.count("\n") == 2
+    assert not (tmp_path / "missing").exists()
