@@ -60,7 +60,7 @@ def test_scale_of_the_first_convolutions(network: nn.Module) -> None:
         he = (2 / (9 * weight.shape[0])) ** 0.5
         # L = 9 blocks of m = 2 convolutions: 9^(-1/2) = 1/3.
         assert weight.std().item() == pytest.approx(he / 3, rel=3 / (2 * weight.numel()) ** 0.5)
-        assert (block.scale.scale * block.scale.root).item() == pytest.approx(1.0)
+        assert block.scale(torch.ones(1)).item() == 1.0
         assert [b.bias.item() for b in (block.bias1, block.bias2, block.bias3, block.bias4)] == [0.0] * 4
 
 
@@ -70,7 +70,7 @@ def set_block(block: FixupBlock, conv1: float, conv2: float) -> None:
             convolution.weight.zero_()
             convolution.weight[:, :, 1, 1] = centre
         for name, value in (("bias1.bias", 0.5), ("bias2.bias", 1.0), ("bias3.bias", -1.0), ("bias4.bias", 0.25),
-                            ("scale.scale", 0.5)):
+                            ("scale.scale", -0.5)):
             block.get_parameter(name).fill_(value)
 
 

@@ -35,9 +35,9 @@ def count_rounds(monkeypatch):
     trained = []
     real = Simulation.complete
 
-    def complete(self, gathering):
+    def complete(self, gathering, after):
         trained.append(self.task.recipe)
-        return real(self, gathering)
+        return real(self, gathering, after)
 
     monkeypatch.setattr(Simulation, "complete", complete)
     return trained

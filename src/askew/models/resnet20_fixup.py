@@ -31,8 +31,9 @@ def resnet20_fixup(input_shape: tuple[int, ...], num_classes: int, scalar_rate: 
         input_shape: [channels, height, width], at least 4x4 pixels; [3, 32, 32] in the paper.
         num_classes: number of outputs (logits).
         scalar_rate: rate of the scalar biases and multipliers relative to the other weights'. Fixup's code trains them at
-            a tenth. A scalar s is kept as s / sqrt(scalar_rate), so that a plain gradient step on what is kept moves s by
-            scalar_rate times its own gradient; norms of updates see what is kept.
+            a tenth. A scalar is its first value plus sqrt(scalar_rate) times a number that is learnt, so that a plain
+            gradient step on that number moves the scalar by scalar_rate times its own gradient. Norms and weight decay
+            see the number, which starts at 0.
 
     Returns:
         `nn.Sequential` of conv1, bias1, relu1, stage1, stage2, stage3, pool, flatten, bias2, fc1. The parameters'
@@ -95,11 +96,11 @@ class ScalarScale(nn.Module):
 
     def __init__(self, rate: float = 1.0) -> None:
         super().__init__()
+        self.scale = nn.Parameter(torch.zeros(1))
         self.root = rate**0.5
-        self.scale = nn.Parameter(torch.full((1,), 1 / self.root))
 
     def forward(self, x: Tensor) -> Tensor:
-        return x * _spread(self.scale * self.root, x)
+        return x * _spread(1 + self.scale * self.root, x)
 
 
 def _spread(number: Tensor, x: Tensor) -> Tensor:

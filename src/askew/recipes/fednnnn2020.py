@@ -6,7 +6,7 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
@@ -14,7 +14,7 @@ from typing import Literal
 
 from askew.core.recipe import Recipe
 from askew.recipes.methods import fedavg, fednnnn, fedprox, norm_norm, server_momentum
-from askew.reproduce.item import Check, Claim, Item, Plot, Row
+from askew.reproduce.item import Claim, Item, Plot, Row
 
 Data = Literal["MNIST", "CIFAR-10"]
 DATA: tuple[Data, ...] = ("MNIST", "CIFAR-10")
@@ -102,18 +102,6 @@ def quick(recipe: Recipe) -> Recipe:
                           model="small_cnn()" if recipe.data.name == "cifar10" else recipe.model)
 
 
-def _if_measured(decide: Callable[[Mapping[str, float]], bool]) -> Check:
-    """The decision, or None where it asks for a row that is missing."""
-
-    def holds(ours: Mapping[str, float]) -> bool | None:
-        try:
-            return decide(ours)
-        except KeyError:
-            return None
-
-    return holds
-
-
 def _lead(ours: Mapping[str, float], population: str) -> float:
     """How far the best of the proposed methods is above the best of the others, in points."""
     return max(ours[f"{method}, {population}"] for method in PROPOSED) - max(ours[f"{method}, {population}"] for method in RIVALS)
@@ -124,14 +112,14 @@ def _claims_of_table(data: Data) -> tuple[Claim, ...]:
 
     def best(*federations: str) -> Claim:
         return Claim(f"One of the proposed methods (Norm-Norm, Momentum, FedNNNN) is best: {data}, {', '.join(federations)}", where,
-                     _if_measured(lambda ours: all(_lead(ours, each) >= 0 for each in federations)))
+                     lambda ours: all(_lead(ours, each) >= 0 for each in federations))
 
     further = Claim(f"Norm normalisation improves momentum further: FedNNNN above Momentum in the mean of the four federations, {data}",
-                    where, _if_measured(lambda ours: sum(ours[f"FedNNNN, {each}"] - ours[f"Momentum, {each}"] for each in every) > 0))
+                    where, lambda ours: sum(ours[f"FedNNNN, {each}"] - ours[f"Momentum, {each}"] for each in every) > 0)
     if data == "MNIST":
         return best("IID-B", "IID-UB"), best("non-IID-B"), best("non-IID-UB"), further
     gain = Claim("The proposed methods gain up to 5 points over FedAvg and FedProx on CIFAR-10", "section 6 (abstract: 5.4)",
-                 _if_measured(lambda ours: max(_lead(ours, each) for each in every) >= 5))
+                 lambda ours: max(_lead(ours, each) for each in every) >= 5)
     return best(*every), further, gain
 
 
@@ -151,7 +139,7 @@ def _lengths_of_fedavg() -> tuple[Item, Item]:
         return tuple(Row(name, (recipe,), measure) for name, recipe in shown.items())
 
     cancel = Claim("With two classes a client the updates cancel each other out: N / E is smaller than in the IID federation",
-                   "section 3.1, figure 3", _if_measured(lambda ours: ours["FedAvg, non-IID"] < ours["FedAvg, IID"]))
+                   "section 3.1, figure 3", lambda ours: ours["FedAvg, non-IID"] < ours["FedAvg, IID"])
     silent = "The single client has all examples; its settings are not printed and taken to be those of the others."
     return (Item("fednnnn2020", "figure3", "Lengths N and E of FedAvg's updates, MNIST", rows(MEAN_RATIO), quick,
                  plot=Plot("curves", y_label="length", y=("N", "E")), claims=(cancel,),
@@ -173,7 +161,7 @@ def _one_federation(data: Data, population: str, number: int) -> tuple[Item, Ite
         rows = tuple(Row(method, (recipe,), measure) for method, recipe in recipes(data, population).items())
         larger = Claim(f"{title}: the server's steps are longer under FedNNNN than under FedAvg and FedProx, {where}",
                        f"section 5.2, figure {number + offset}",
-                       _if_measured(lambda ours: ours["FedNNNN"] > max(ours[method] for method in RIVALS)))
+                       lambda ours: ours["FedNNNN"] > max(ours[method] for method in RIVALS))
         return Item("fednnnn2020", f"figure{number + offset}", f"{title}, {where}", rows, quick,
                     plot=Plot("curves", y_label=y_label, y=y), claims=(larger,) if number == 7 and offset else (), notes=notes)
 

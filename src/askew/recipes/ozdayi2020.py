@@ -6,13 +6,13 @@ and together. Rates, batch and rounds are the paper's (section 4.1); what it lea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import product
 from typing import Literal
 
 from askew.core.recipe import Recipe
 from askew.recipes.methods import centralised, projected, server_momentum, server_training, sign_agreement
-from askew.reproduce.item import Check, Claim, Item, Plot, Row
+from askew.reproduce.item import Claim, Item, Plot, Row
 
 PAPER = "ozdayi2020"
 BASE = Recipe(
@@ -22,7 +22,8 @@ BASE = Recipe(
 )
 CONFLICTS = "hypothesis_conflicts()"
 NOTES = ("The paper mentions neither augmentation nor client momentum. Images are cropped (padding 4), flipped and normalised, as is usual "
-         "for this network, which does not reach 90% without; no momentum, constant rate. Validation accuracy is taken on the "
+         "for this network, which does not reach 90% without; no momentum, constant rate. The network's scalars train at a tenth of the "
+         "rate, as in Fixup's code: at the whole rate training diverged within 60 rounds. Validation accuracy is taken on the "
          "10,000 test images after the last round.")
 ORDER = "mask, then momentum, then training at the server"
 
@@ -73,7 +74,7 @@ def quick(recipe: Recipe) -> Recipe:
     """A twenty-fifth of each agent's images in batches of 8, so about as many local steps a round (125, not 98); four rounds.
 
     It shows that everything trains, not the ordering: ResNet-20 is too slow a learner for CPU minutes. Ten such rounds (150 s
-    a row on one core, seed 0) end at 37% centralised, 31% NIID(5), 30% IID, 28% momentum 0.5, 25% server training.
+    a row on one core, seed 0) end at 37% centralised, 30% IID, 30% NIID(5), 28% momentum 0.5, 25% server training.
     """
     # Nobody looks at the validation sets; they are how a recipe leaves examples out.
     return recipe.replace(validation=0.96, batch_size=8, rounds=4, evaluate_every=2, hold_out_use=100 if recipe.hold_out else 0)
@@ -89,9 +90,9 @@ def _table1() -> Item:
     central, iid, skewed = "Centralized", "FL - IID", "FL - NIID(5)"
     return _item("table1", "Baselines", {central: CENTRALISED, iid: IID, skewed: BASELINE}, (
         Claim("With IID data the accuracy is more or less that of centralised training (to 2 points).", "table 1",
-              decided(lambda v: abs(v[central] - v[iid]) <= 2)),
+              lambda v: abs(v[central] - v[iid]) <= 2),
         Claim("With five classes an agent it drops by more than 17 points below centralised training.", "table 1",
-              decided(lambda v: v[central] - v[skewed] > 17)),
+              lambda v: v[central] - v[skewed] > 17),
     ))
 
 
@@ -99,7 +100,7 @@ def _table2() -> Item:
     without, trained = "server data 0%", "server data 5%"
     return _item("table2", "Training at the server", {without: BASELINE, trained: TRAINED}, (
         Claim("Training on 5% of the data at the server alone raises accuracy by more than 10 points.", "table 2",
-              decided(lambda v: v[trained] - v[without] > 10)),
+              lambda v: v[trained] - v[without] > 10),
     ), "The server's optimiser is not given: the agents'.")
 
 
@@ -110,18 +111,17 @@ def _table3() -> Item:
             f"{noisy}, ball around the round's start": variant("projected SGD with noise, start", radius=3.0, noise=1e-4, centre="start")}
     return _item("table3", "Projected SGD at the agents", rows, (
         Claim("Projection alone raises accuracy (by about 4 points; more than 2 here).", "table 3",
-              decided(lambda v: v[ball] - v[without] > 2)),
-        Claim("Projection with noise raises it by more than 6 points.", "table 3", decided(lambda v: v[noisy] - v[without] > 6)),
-    ), "The text bounds the local model: the ball lies around the origin. The network starts with a norm of about 13 (9 were its "
-       "scalars not kept enlarged, see resnet20_fixup), so M = 3 shrinks it in the first step. A related program of the authors bounds "
-       "the update: two more rows show that reading.")
+              lambda v: v[ball] - v[without] > 2),
+        Claim("Projection with noise raises it by more than 6 points.", "table 3", lambda v: v[noisy] - v[without] > 6),
+    ), "The text bounds the local model: the ball lies around the origin. The network starts with a norm of about 8, so M = 3 "
+       "shrinks it in the first step. A related program of the authors bounds the update: two more rows show that reading.")
 
 
 def _table4() -> Item:
     rows = {"beta 0": BASELINE, "beta 0.5": HALF, "beta 0.9": variant("momentum 0.9", beta=0.9)}
     return _item("table4", "Momentum at the server", rows, (
-        Claim("A momentum of 0.5 raises accuracy by more than 7 points.", "table 4", decided(lambda v: v["beta 0.5"] - v["beta 0"] > 7)),
-        Claim("Alone, 0.5 is better than 0.9.", "table 4", decided(lambda v: v["beta 0.5"] > v["beta 0.9"])),
+        Claim("A momentum of 0.5 raises accuracy by more than 7 points.", "table 4", lambda v: v["beta 0.5"] - v["beta 0"] > 7),
+        Claim("Alone, 0.5 is better than 0.9.", "table 4", lambda v: v["beta 0.5"] > v["beta 0.9"]),
     ), "Eq. (3) is read as w + eta v; with the paper's eta = 1 that is what it prints.")
 
 
@@ -131,7 +131,7 @@ def _table5() -> Item:
     return _item("table5", "Rate 0 at the server where the agents' signs differ",
                  {fixed: BASELINE, adjusted: AGREED, f"{adjusted}, eq. (4) as printed": literal}, (
         Claim("Adjusting the server's rate raises accuracy by more than 5 points.", "table 5",
-              decided(lambda v: v[adjusted] - v[fixed] > 5)),
+              lambda v: v[adjusted] - v[fixed] > 5),
     ), "Eq. (4) is read with an absolute value; as printed it also drops every step that both agents want to be negative, which the "
        "last row shows.")
 
@@ -141,13 +141,13 @@ def _combination() -> Item:
     rows = {"Centralized": CENTRALISED, "FL - NIID(5)": BASELINE, **single, "combination": COMBINED}
     return _item("combination", "Server data 5%, momentum 0.9 and adjustable rate together", rows, (
         Claim("Of the single remedies, training at the server helps most.", "tables 2 to 5",
-              decided(lambda v: v["server data 5%"] > max(v[name] for name in single if name != "server data 5%"))),
+              lambda v: v["server data 5%"] > max(v[name] for name in single if name != "server data 5%")),
         Claim("The combination is better than every single remedy.", "section 4.2",
-              decided(lambda v: v["combination"] > max(v[name] for name in single))),
+              lambda v: v["combination"] > max(v[name] for name in single)),
         Claim("The combination is more than 12 points above the baseline.", "section 4.2",
-              decided(lambda v: v["combination"] - v["FL - NIID(5)"] > 12)),
+              lambda v: v["combination"] - v["FL - NIID(5)"] > 12),
         Claim("It is about 5 points (3 to 7) below centralised training.", "abstract",
-              decided(lambda v: 3 <= v["Centralized"] - v["combination"] <= 7)),
+              lambda v: 3 <= v["Centralized"] - v["combination"] <= 7),
     ), f"The order of the remedies is not given: {ORDER}.", ("FL - NIID(5)", "server data 5%", "beta 0.5", "combination"))
 
 
@@ -162,7 +162,7 @@ def _grid() -> Item:
     best = "server data 5% + beta 0.9 + adjustable rate"
     return _item("grid", "Grid search over the remedies", rows, (
         Claim("Server data, momentum 0.9 and adjustable rate, without projection, are the best combination.", "section 4.2",
-              decided(lambda v: max(rows, key=lambda name: v[name]) == best)),
+              lambda v: max(rows, key=lambda name: v[name]) == best),
     ), f"The paper does not list its grid: all combinations of the values of tables 2 to 5. Order: {ORDER}.",
        ("FL - NIID(5)", "server data 5%", "beta 0.9", best))
 
@@ -173,18 +173,6 @@ def _figure1() -> Item:
     return Item(PAPER, "figure1", "Share of test images to which the two agents' models give different classes, mean over rounds", rows,
                 quick, plot=Plot("curves", y_label="share of conflicts", y=("conflicts_any",)), seeds=3, claims=(
         Claim("Agents with different classes learn conflicting hypotheses: more conflicts than with IID data.", "section 3.1, figure 1",
-              decided(lambda v: v[skewed] > v[iid])),
-        Claim("Training at the server reduces the conflicts.", "section 3.1", decided(lambda v: v[trained] < v[skewed])),
+              lambda v: v[skewed] > v[iid]),
+        Claim("Training at the server reduces the conflicts.", "section 3.1", lambda v: v[trained] < v[skewed]),
     ), notes=f"The figure draws the idea with four points and two decision trees; here it is measured on 500 test images. {NOTES}")
-
-
-def decided(check: Callable[[Mapping[str, float]], bool]) -> Check:
-    """The check, undecided where it needs a row that has not been measured."""
-
-    def holds(values: Mapping[str, float]) -> bool | None:
-        try:
-            return check(values)
-        except KeyError:
-            return None
-
-    return holds

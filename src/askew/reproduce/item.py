@@ -50,10 +50,6 @@ class Plot:
     log_x: bool = False
 
 
-# Value of each row that has been measured -> whether the claim holds, None where too little is measured to tell.
-Check = Callable[[Mapping[str, float]], bool | None]
-
-
 @dataclass(frozen=True)
 class Claim:
     """A statement of the paper about an item, and how our values decide it.
@@ -61,12 +57,19 @@ class Claim:
     Args:
         says: the statement, in one sentence.
         where: its place in the paper.
-        holds: the decision.
+        check: the decision, from the value of each row; it may ask for rows that are not measured.
     """
 
     says: str
     where: str
-    holds: Check
+    check: Callable[[Mapping[str, float]], bool]
+
+    def holds(self, values: Mapping[str, float]) -> bool | None:
+        """Whether it does, by the rows that have been measured; None where they are too few to tell."""
+        try:
+            return self.check(values)
+        except KeyError:
+            return None
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ def summarise(item: Item, results: Results, seeds: int | None = None) -> ItemSum
     rows = tuple(RowSummary(row.name, papers[row.name].unit if row.name in papers else measure(row.measure).unit,
                             papers.get(row.name), values[row.name], judged[row.name]) for row in scaled.rows)
     ours = {name: value.mean for name, value in values.items() if value.mean is not None}
-    claims = tuple((claim, _holds(claim, ours) if results.scale == "full" else None) for claim in item.claims)
+    claims = tuple((claim, claim.holds(ours) if results.scale == "full" else None) for claim in item.claims)
     wanted = tuple(needs([item], results, seeds))
     return ItemSummary(scaled, results.scale, _status(scaled, values, wanted), rows, claims, wanted)
 
@@ -108,13 +108,6 @@ def counts(summaries: Sequence[ItemSummary]) -> dict[str, dict[str, int]]:
     decided = Counter(words[holds] for summary in summaries for _, holds in summary.claims)
     return {"numbers": {name: found[name] for name in (*VERDICTS, "not measured")},
             "claims": {name: decided[name] for name in words.values()}}
-
-
-def _holds(claim: Claim, ours: Mapping[str, float]) -> bool | None:
-    try:
-        return claim.holds(ours)
-    except KeyError:  # it asked for a row that is not measured
-        return None
 
 
 def _status(item: Item, values: Mapping[str, Value], wanted: Sequence[Need]) -> Status:
