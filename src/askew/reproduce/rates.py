@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from askew.data.locate import cache_folder
 from askew.reproduce.plan import Need, images, num_clients
 from askew.reproduce.store import Results
 from askew.simulate.engines import make_engine
+from askew.simulate.memory import recall, remember
 from askew.simulate.run_folder import device_name
 from askew.simulate.sequential import Job
 from askew.simulate.task import available, build_task, cohort_size, initial_model
@@ -91,7 +91,7 @@ def try_out(recipe: Recipe, device: str, engine: str = "auto", precision: str = 
         rate = times * len(x) / (time.perf_counter() - began)
     known = _remembered()
     known.setdefault(_machine(device), {})[kind(recipe)] = float(f"{rate:.4g}")
-    _remember(known)
+    remember(memory_file(), known)
     return rate
 
 
@@ -106,18 +106,6 @@ def _machine(device: str) -> str:
 
 def _remembered() -> dict[str, Rates]:
     try:
-        return {machine: {what: float(rate) for what, rate in rates.items()}
-                for machine, rates in json.loads(memory_file().read_text()).items()}
-    except (OSError, ValueError, AttributeError, TypeError):
-        return {}  # none yet, or not ours: try anew
-
-
-def _remember(known: dict[str, Rates]) -> None:
-    path = memory_file()
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_suffix(".new")
-        fresh.write_text(json.dumps(known, indent=1))
-        fresh.replace(path)
-    except OSError:
-        return  # a cache folder that cannot be written costs a trial each time, nothing else
+        return {machine: {what: float(rate) for what, rate in rates.items()} for machine, rates in recall(memory_file()).items()}
+    except (ValueError, AttributeError, TypeError):
+        return {}  # not ours: try anew

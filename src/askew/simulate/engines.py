@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import time
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from askew.core.population import Ownership
 from askew.core.registry import suggest
 from askew.data.locate import cache_folder
 from askew.simulate.batched import CannotBatch
+from askew.simulate.memory import recall, remember
 from askew.simulate.parallel import Parallel
 from askew.simulate.sequential import Engine, Job, Sequential
 from askew.simulate.task import Task, initial_model
@@ -77,7 +77,7 @@ def choose(task: Task) -> str:
     if key not in known:
         timings = [t for t in calibrate(task) if t.seconds is not None]
         known[key] = min(timings, key=lambda t: t.seconds or 0.0).engine
-        _remember(known)
+        remember(memory_file(), known)
     return known[key]
 
 
@@ -143,19 +143,4 @@ def memory_file() -> Path:
 
 
 def _remembered() -> dict[str, str]:
-    try:
-        known = json.loads(memory_file().read_text())
-        return {key: name for key, name in known.items() if name in ENGINES}
-    except (OSError, ValueError, AttributeError):
-        return {}  # none yet, or not ours: calibrate anew
-
-
-def _remember(known: dict[str, str]) -> None:
-    path = memory_file()
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_suffix(".new")
-        fresh.write_text(json.dumps(known, indent=1))
-        fresh.replace(path)
-    except OSError:
-        return  # a cache folder that cannot be written costs a calibration each time, nothing else
+    return {key: name for key, name in recall(memory_file()).items() if name in ENGINES}
