@@ -23,12 +23,13 @@ from askew.core.recipe import Recipe
 from askew.core.registry import build
 from askew.simulate import run
 from askew.simulate.engines import choose, make_engine
+from askew.simulate.layout import Lane
 from askew.simulate.loop import Record, Simulation
 from askew.simulate.run import Result, Running, types_of
 from askew.simulate.run_folder import INTERRUPTED, RunFolder, describe_environment
 from askew.simulate.sequential import Engine
 from askew.simulate.task import Task, available, build_task
-from askew.simulate.vectorised import Lane, Vectorised
+from askew.simulate.vectorised import Vectorised
 
 SAVING_SHARE = 0.05  # of the time, at most, goes into checkpoints
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -25,33 +24,14 @@ from askew.core.transform import Params, State
 from askew.simulate.batched import BatchedStep, batched_network, local_losses
 from askew.simulate.dropout import dropouts
 from askew.simulate.graphed import PRECISIONS, GraphedSteps
+from askew.simulate.layout import Lane, Layout, Planner
 from askew.simulate.local import AUGMENT, LAYERS, STEP, UPLOAD
-from askew.simulate.schedule import Schedule, make_schedule, on_device
+from askew.simulate.schedule import on_device
 from askew.simulate.sequential import Chunk, Job
 from askew.simulate.task import Task
 
 CHUNK_BYTES = {"cpu": 256 << 20, "cuda": 4 << 30}  # stacked weights of one chunk; activations are about as much again
 CHUNK_JOBS = {"cpu": 256, "cuda": 1024}
-
-
-@dataclass(frozen=True)
-class Lane:
-    """One configuration's round: several lanes of equal shape train together in a sweep."""
-
-    task: Task
-    models: Mapping[int, ModelState]
-    jobs: Sequence[Job]
-    round: int
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Which examples a chunk of jobs will see: known before the models they start from."""
-
-    jobs: list[tuple[int, Job]]  # (lane, job), most steps first
-    schedule: Schedule
-    streams: Tensor
-    sizes: list[int]  # examples of each job's client
 
 
 @dataclass(frozen=True)
@@ -102,8 +82,7 @@ class Vectorised:
             exact=not stacked, drops=self._drops, any_number=stacked, varies=task.pool.needs_validation,
             dense={f"{name}.weight" for name, layer in task.module.named_modules() if type(layer) is nn.Linear} if stacked else (),
         ) if (on_gpu if graphed is None else graphed) else None
-        self._owned: tuple[tuple[int, ...], Tensor, list[int]] | None = None
-        self._ahead: tuple[Any, list[Layout]] | None = None  # a coming round
+        self._planner = Planner(task.recipe, task.device, self.chunk_jobs)
 
     def train(self, models: Mapping[int, ModelState], jobs: Sequence[Job], round: int) -> Iterator[Chunk]:
         for _, chunk in self.train_lanes([Lane(self.task, models, jobs, round)]):
@@ -111,8 +90,7 @@ class Vectorised:
 
     def train_lanes(self, lanes: Sequence[Lane]) -> Iterator[tuple[int, Chunk]]:
         """Train the jobs of all lanes; yields (lane, chunk)."""
-        ahead, self._ahead = self._ahead, None
-        for layout in ahead[1] if ahead is not None and ahead[0] == _what(lanes) else self._lay_out(lanes):
+        for layout in self._planner.take(lanes):
             work = self._begin(lanes, layout)
             with matrix_precision(self.precision, self.task.device):
                 params, buffers, losses = self._run(work)
@@ -124,25 +102,7 @@ class Vectorised:
     def prepare_lanes(self, lanes: Sequence[Lane]) -> None:
         """Lay out a coming round while the device is busy with this one; the lanes' models do not matter yet."""
         if lanes and self.task.device.type == "cuda":
-            self._ahead = _what(lanes), self._lay_out(lanes)
-
-    def _lay_out(self, lanes: Sequence[Lane]) -> list[Layout]:
-        recipe = self.task.recipe
-        jobs = [(i, job) for i, lane in enumerate(lanes) for job in lane.jobs]
-        sizes = {(i, job.client): int(lanes[i].task.population.sizes[job.client]) for i, job in jobs}
-        jobs.sort(key=lambda at: -_steps(sizes[at[0], at[1].client], recipe.epochs, recipe.batch_size))  # stable
-        parts = [jobs[low : low + self.chunk_jobs] for low in range(0, len(jobs), self.chunk_jobs)]
-        return [self._lay_out_chunk(lanes, part, [sizes[i, job.client] for i, job in part]) for part in parts]
-
-    def _lay_out_chunk(self, lanes: Sequence[Lane], jobs: list[tuple[int, Job]], sizes: list[int]) -> Layout:
-        recipe, device = self.task.recipe, self.task.device
-        owned, base = self._all_owned(lanes)
-        roots = torch.stack([rng.key(lane.task.recipe.seed, "client", lane.round) for lane in lanes])
-        lane_of = torch.tensor([i for i, _ in jobs])
-        streams = on_device(rng.fold(roots[lane_of], torch.tensor([job.client for _, job in jobs])), device)
-        offsets = on_device([base[i] + int(lanes[i].task.population.train.offsets[job.client]) for i, job in jobs], device)
-        schedule = make_schedule(streams, owned, offsets, sizes, recipe.epochs, recipe.batch_size)
-        return Layout(jobs, schedule, streams, sizes)
+            self._planner.prepare(lanes)
 
     def _begin(self, lanes: Sequence[Lane], layout: Layout) -> Work:
         device, jobs = self.task.device, layout.jobs
@@ -158,15 +118,6 @@ class Vectorised:
             buffers = {name: torch.stack([m.buffers[name] for m in models])[which] for name in models[0].buffers}
         return Work(jobs, layout.schedule, layout.streams, layout.sizes, start, buffers, _batched_step(lanes, jobs, "step", device),
                     _batched_step(lanes, jobs, "upload", device), lanes[0].round)
-
-    def _all_owned(self, lanes: Sequence[Lane]) -> tuple[Tensor, list[int]]:
-        """All lanes' training indices end to end, and where each lane's begin; kept between rounds."""
-        which = tuple(id(lane.task) for lane in lanes)
-        if self._owned is None or self._owned[0] != which:
-            parts = [lane.task.client_indices for lane in lanes]
-            base = np.concatenate([[0], np.cumsum([len(p) for p in parts])]).tolist()
-            self._owned = (which, torch.cat(parts) if len(parts) > 1 else parts[0], base)
-        return self._owned[1], self._owned[2]
 
     def _run(self, work: Work) -> tuple[Params, Params, Tensor]:
         """All local steps. Returns trained weights and buffers [J, ...] and mean losses [J]."""
@@ -254,15 +205,6 @@ def matrix_precision(precision: str, device: torch.device) -> Iterator[None]:
         yield
     finally:
         torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
-
-
-def _what(lanes: Sequence[Lane]) -> Any:
-    """All that a layout depends on."""
-    return [(id(lane.task), lane.round, list(lane.jobs)) for lane in lanes]
-
-
-def _steps(size: int, epochs: int, batch_size: int) -> int:
-    return epochs * (-(-size // batch_size) if batch_size else 1)
 
 
 def _host_counts(work: Work, batch_size: int) -> np.ndarray:
