@@ -73,13 +73,16 @@ def lines_of(text: str) -> list[list[str]]:
 
 
 def test_the_list_before_and_after(run: Run) -> None:
-    code, out, _ = run()
+    code, out, _ = run("--no-estimate")
     assert code == 0
     assert ["toy2020/table1", "0/2", "8.62", "k", "not", "run"] in lines_of(out)  # 2 runs x 3 rounds x 1,437 digits
     assert "0 of 2 runs done (items share runs), 8.62 k images to train, unknown here" in out
     assert "numbers: 0 within, 0 ordering holds, 0 differs, 2 not measured" in out
     assert "claims: 0 hold, 0 fail, 1 not measured" in out
     assert list(Path().iterdir()) == []
+    _, out, err = run()
+    assert "timing mlp" in err
+    assert "unknown here" not in out
     assert run("toy2020/table1")[0] == 0
     _, out, _ = run()
     assert ["toy2020/table1", "2/2", "0", "0", "s", "measured"] in lines_of(out)

@@ -36,7 +36,9 @@ def reproduce(
     scale: Annotated[str, typer.Option(help="full: the paper's experiment; quick: a reduced version that shows the ordering.")] = "full",
     seeds: Annotated[int | None, typer.Option(help="Run each with seeds 0 .. N-1; else as often as the paper did.", metavar="N")] = None,
     listed: Annotated[bool, typer.Option("--list", help="Only list, run nothing.")] = False,
-    estimate: Annotated[bool, typer.Option("--estimate", help="Time networks that were not run here yet, a second or so each.")] = False,
+    estimate: Annotated[bool | None, typer.Option(
+        "--estimate/--no-estimate", help="Time networks that were not run here yet, once, for seconds each; a list does, --json does not.",
+        show_default=False)] = None,
     limit: Annotated[str | None, typer.Option(metavar="TIME", help="Stop cleanly after 90s, 30m, 2h; the same command goes on.")] = None,
     results: Annotated[Path, typer.Option(metavar="DIR", help="Where results files are.")] = Path("results"),
     work: Annotated[Path, typer.Option(metavar="DIR", help="Where runs under way are kept.")] = WORK,
@@ -64,7 +66,7 @@ def reproduce(
     items = papers.find(address) if address else papers.all_items()
     files = Results(results, scale)
     if address is None or listed:
-        rates = _rates(items, files, seeds, device, engine, precision, estimate)
+        rates = _rates(items, files, seeds, device, engine, precision, not as_json if estimate is None else estimate)
         summaries = [summarise(item, files, seeds) for item in items]
         if as_json:
             print_json({"items": [s.as_mapping(estimated_seconds(s.needs, rates)) for s in summaries], **counts(summaries)})
@@ -184,7 +186,7 @@ def _amount(number: float) -> str:
 def _duration(seconds: float | None) -> str:
     if seconds is None:
         return ""
-    for size, unit in ((86400.0, "days"), (3600.0, "h"), (60.0, "min")):
+    for size, unit in ((365 * 86400.0, "years"), (86400.0, "days"), (3600.0, "h"), (60.0, "min")):
         if seconds >= size:
             return f"{seconds / size:.1f} {unit}"
     return f"{seconds:.0f} s"
