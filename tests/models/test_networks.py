@@ -122,7 +122,7 @@ def test_a_few_steps_of_sgd_lower_the_loss(text: str, shape: tuple[int, ...], cl
         loss.backward()
         optimiser.step()
         losses.append(loss.item())
-    assert losses[-1] < 0.97 * losses[0]
+    assert losses[-1] < 0.98 * losses[0]  # the slowest, ResNet-20 with Fixup, starts with a classifier of zeros: 2.30 to 2.25
 
 
 @every_network
