@@ -49,25 +49,21 @@ class Cohort:
         return len(self.clients)
 
     def add(self, updates: Mapping[str, Tensor], weights: Tensor, clients: Sequence[int],
-            buffers: Mapping[str, Tensor] | None = None) -> None:
-        """Add clients whose updates are stacked along a first axis."""
+            buffers: Mapping[str, Tensor] | None = None, squares: Tensor | None = None) -> None:
+        """Add clients whose updates are stacked along a first axis; `squares` as from `squared_lengths`, if known."""
         weights = weights.to(torch.float64)
-        squares = []
         for name, total in self._sum.items():
             u = updates[name]
             if len(clients) == 1 and u.device.type == "cpu":
                 total.add_(u[0], alpha=float(weights[0]))  # one pass, no copy in float64
             else:
                 total += torch.tensordot(weights.to(u.dtype), u, dims=1)
-            # In float64 on a CPU; a GPU would first write a copy of that type, and adds up pairwise, which is nearly as good.
-            length = torch.linalg.vector_norm(u.reshape(len(u), -1), dim=1, dtype=None if u.is_cuda else torch.float64)
-            squares.append(length.double().square())
             if self._signs is not None:
                 self._signs[name] += u.sign().sum(dim=0)
         for name, total in self._buffers.items():
             assert buffers is not None, "the cohort was told to expect buffers"
             total += torch.tensordot(weights, buffers[name].to(torch.float64), dims=1)
-        self._squares.append(torch.stack(squares, dim=1))
+        self._squares.append(squared_lengths(updates) if squares is None else squares)
         self._weights.append(weights)
         self._total = self._total + weights.sum()
         self.clients.extend(clients)
@@ -123,3 +119,10 @@ class Cohort:
         """Clients whose update holds NaN or infinity, or is so long that its square is beyond float32 (1.8e19)."""
         bad = ~(torch.cat(self._squares).sum(dim=1) <= torch.finfo(torch.float32).max)
         return [client for client, is_bad in zip(self.clients, bad.tolist(), strict=True) if is_bad]
+
+
+def squared_lengths(updates: Mapping[str, Tensor]) -> Tensor:
+    """[clients, tensors] squared norms of stacked updates, in float64."""
+    # Taken in float64 on a CPU; a GPU would first write a copy of that type, and adds up pairwise, which is nearly as good.
+    lengths = [torch.linalg.vector_norm(u.reshape(len(u), -1), dim=1, dtype=None if u.is_cuda else torch.float64) for u in updates.values()]
+    return torch.stack(lengths, dim=1).double().square()

@@ -11,6 +11,7 @@ from torch import Tensor
 from askew.core.cohort import Cohort
 from askew.core.pool import PoolState
 from askew.core.probe import ModelState, Setting
+from askew.simulate.schedule import on_device
 from askew.simulate.sequential import Chunk, Job
 from askew.simulate.task import Task
 
@@ -47,9 +48,11 @@ class Gathering:
             whole = len(at) == len(chunk.jobs)
             updates = chunk.updates if whole else {name: v[at] for name, v in chunk.updates.items()}
             buffers = chunk.buffers if whole else {name: v[at] for name, v in chunk.buffers.items()}
-            self._add_to(number, [chunk.jobs[i].client for i in at], updates, buffers)
+            squares = chunk.squares if whole or chunk.squares is None else chunk.squares[at]
+            self._add_to(number, [chunk.jobs[i].client for i in at], updates, buffers, squares)
 
-    def _add_to(self, number: int, clients: list[int], updates: Mapping[str, Tensor], buffers: Mapping[str, Tensor]) -> None:
+    def _add_to(self, number: int, clients: list[int], updates: Mapping[str, Tensor], buffers: Mapping[str, Tensor],
+                squares: Tensor | None) -> None:
         task, start = self._task, self.models[number]
         if number not in self.cohorts:
             self.cohorts[number] = Cohort(start.params, self._needs, start.buffers)
@@ -57,8 +60,8 @@ class Gathering:
         weigh = task.server.weigh
         assert weigh is not None, "check_order saw a piece that averages"
         scores = torch.tensor(task.pool.scores(self._pool_state, number, clients), dtype=torch.float64)
-        weights = weigh(torch.tensor(task.population.sizes[clients], dtype=torch.float64), scores).to(task.device)
-        self.cohorts[number].add(updates, weights, clients, buffers)
+        weights = on_device(weigh(torch.tensor(task.population.sizes[clients], dtype=torch.float64), scores), task.device)
+        self.cohorts[number].add(updates, weights, clients, buffers, squares)
         for i, observe in self._observers:
             for k in range(len(clients)):
                 local = ModelState({name: start.params[name] + v[k] for name, v in updates.items()},

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.utils import get_total_norm
 
 from askew.core import rng
 from askew.core.cohort import Cohort
@@ -17,6 +18,7 @@ from askew.core.probe import ModelState, Round, Setting
 from askew.core.transform import Context, Params, State, add, num_bytes
 from askew.simulate.evaluate import Verdict, device_accuracies
 from askew.simulate.gather import Gathering
+from askew.simulate.schedule import on_device
 from askew.simulate.sequential import Engine, Job
 from askew.simulate.task import Task, initial_model
 
@@ -191,14 +193,14 @@ class Simulation:
 
         with torch.no_grad():
             ctx = Context(params=entry.model.params, start=entry.model.params, round=self.round, cohort=cohort,
-                          key=rng.key(task.recipe.seed, "server", self.round, number).to(task.device), train=_with_grad(train))
+                          key=on_device(rng.key(task.recipe.seed, "server", self.round, number), task.device), train=_with_grad(train))
             u, chain = task.server.update({}, entry.chain, ctx)
             return GlobalModel(ModelState(add(entry.model.params, u), buffers), chain)
 
     def _check_finite(self, models: Mapping[int, GlobalModel]) -> None:
         """Updates that are finite can still add up, in the server chain, to a model that is not."""
         for number, entry in models.items():
-            if not bool(torch.stack([v.isfinite().all() for v in entry.model.params.values()]).all()):
+            if not get_total_norm(list(entry.model.params.values()), norm_type=math.inf).isfinite():
                 raise DivergedError(f"round {self.round + 1}: the server's update makes model {number} infinite; {self._hint()}, "
                                     "or the server's")
 

@@ -64,6 +64,6 @@ def make_schedule(streams: Tensor, owned: Tensor, offsets: Tensor, sizes: list[i
 
 
 def on_device(values: Sequence[float] | Tensor, device: torch.device) -> Tensor:
-    """Numbers from the host, on their way before the device has finished what it is doing."""
+    """Numbers from the host, on their way before the device has finished what it is doing: a plain copy would wait for it."""
     tensor = values if isinstance(values, Tensor) else torch.tensor(values)
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)

@@ -26,12 +26,17 @@ class Job:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Finished jobs; updates, buffers and losses are stacked along a first axis in the order of `jobs`."""
+    """Finished jobs; updates, buffers and losses are stacked along a first axis in the order of `jobs`.
+
+    Args:
+        squares: [jobs, tensors] squared lengths of the updates' tensors, where the engine has taken them for all at once.
+    """
 
     jobs: Sequence[Job]
     updates: Params
     buffers: Params
     losses: Tensor
+    squares: Tensor | None = None
 
 
 class Engine(Protocol):

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from askew.core import rng
+from askew.core.cohort import squared_lengths
 from askew.core.errors import AskewError
 from askew.core.probe import ModelState
 from askew.core.registry import suggest
@@ -185,12 +186,13 @@ class Vectorised:
                 keys = rng.fold(work.streams, UPLOAD)
                 start = {name: v.expand_as(params[name]) for name, v in work.start.items()}
                 updates, _ = work.upload.update(updates, work.upload.init(start), start, start, work.round, keys, 0)
+            squares = squared_lengths(updates)
         for i in dict.fromkeys(i for i, _ in work.jobs):
             at = [k for k, (lane, _) in enumerate(work.jobs) if lane == i]
-            whole = len(at) == len(work.jobs)
-            pick = slice(None) if whole else on_device(at, losses.device)
+            # Equal clients lie lane by lane: a view, no copy.
+            pick = slice(at[0], at[-1] + 1) if at[-1] - at[0] + 1 == len(at) else on_device(at, losses.device)
             yield i, Chunk([work.jobs[k][1] for k in at], {name: v[pick] for name, v in updates.items()},
-                           {name: v[pick] for name, v in buffers.items()}, losses[pick])
+                           {name: v[pick] for name, v in buffers.items()}, losses[pick], squares[pick])
 
 
 @contextmanager
