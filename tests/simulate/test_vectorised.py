@@ -8,7 +8,6 @@ import askew
 from askew.core.population import Ownership, Population
 from askew.recipes.methods import fedcd
 from askew.simulate.batched import CannotBatch, batched_network
-from askew.simulate.client_layers import with_client_axis
 from askew.simulate.dropout import key_dropouts
 from askew.simulate.engines import ENGINES, make_engine
 from askew.simulate.graphed import _bucket
@@ -220,20 +219,6 @@ def test_padding_counts_for_nothing_in_batch_norm():
     assert chunks[0].jobs == chunks[1].jobs
     assert_close(chunks[0].updates, chunks[1].updates)
     assert_close({n: v.float() for n, v in chunks[0].buffers.items()}, {n: v.float() for n, v in chunks[1].buffers.items()})
-
-
-def test_pooling_before_the_rectifier_changes_neither_scores_nor_gradients():
-    module = nn.Sequential(nn.Conv2d(2, 3, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(27, 4))
-    stacked = with_client_axis(module)
-    assert [type(layer).__name__ for layer in stacked][1:3] == ["MaxPool2d", "ReLU"]
-    assert [type(layer).__name__ for layer in module][1:3] == ["ReLU", "MaxPool2d"]  # the given network is left alone
-    x = torch.randn(5, 2, 8, 8, generator=torch.Generator().manual_seed(0))
-    weights = {name: v.detach()[None].requires_grad_() for name, v in module.named_parameters()}
-    ours = torch.func.functional_call(stacked, weights, (x,))
-    assert torch.allclose(ours, module(x), atol=1e-6)
-    expected = torch.autograd.grad(module(x).square().sum(), list(module.parameters()))
-    for mine, theirs in zip(torch.autograd.grad(ours.square().sum(), list(weights.values())), expected, strict=True):
-        assert torch.allclose(mine[0], theirs, atol=1e-5)
 
 
 class Shift(nn.Module):

@@ -9,7 +9,6 @@ The examples of K clients lie behind each other as one batch of K * B, so that e
 from __future__ import annotations
 
 import copy
-import itertools
 from typing import Any
 
 import torch
@@ -205,22 +204,10 @@ def with_client_axis(module: nn.Module) -> nn.Module | str:
     if _has_client_form(copied):
         return _client_form(copied)
     for parent in list(copied.modules()):
-        _pool_before_relu(parent)
         for name, child in list(parent.named_children()):
             if _has_client_form(child):
                 setattr(parent, name, _client_form(child))
     return copied
-
-
-def _pool_before_relu(parent: nn.Module) -> None:
-    """max(ReLU(x)) = ReLU(max(x)), gradients too: the rectifier costs a quarter behind the pooling."""
-    if type(parent) is not nn.Sequential:
-        return
-    layers = list(parent.named_children())
-    for (name, layer), (after, pool) in itertools.pairwise(layers):
-        if type(layer) is nn.ReLU and type(pool) is nn.MaxPool2d:
-            setattr(parent, name, pool)
-            setattr(parent, after, layer)
 
 
 def _has_own_weights(layer: nn.Module) -> bool:

@@ -31,6 +31,7 @@ from askew.core.transform import Plan, Transform, chain, check_order
 from askew.simulate.dropout import key_dropouts
 from askew.simulate.evaluate import Verdict, evaluate, predict_classes
 from askew.simulate.local import train_locally
+from askew.simulate.rewrite import pool_before_relu
 from askew.simulate.starts import Start
 
 
@@ -200,11 +201,12 @@ def _pieces(kind: str, specs: Sequence[Any]) -> list[Transform]:
 
 def _build_module(recipe: Recipe, data: Dataset, prepare: Preprocess, model: nn.Module | None) -> nn.Module:
     if model is not None:
-        return copy.deepcopy(model).train()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(rng.int_seed(recipe.seed, "initial weights"))
-        built: nn.Module = registry.build("model", recipe.model, input_shape=prepare.shape(data.input_shape),
-                                          num_classes=data.num_classes)
+        built = copy.deepcopy(model)
+    else:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(rng.int_seed(recipe.seed, "initial weights"))
+            built = registry.build("model", recipe.model, input_shape=prepare.shape(data.input_shape), num_classes=data.num_classes)
+    pool_before_relu(built)
     return built.train()
 
 
