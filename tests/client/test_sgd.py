@@ -5,8 +5,8 @@ import torch
 
 import askew
 from askew.client import sgd
-from askew.core import rng
-from askew.core.transform import Context, add
+from askew.core import registry, rng
+from askew.core.transform import Context, add, chain
 
 
 def test_the_plain_step_by_hand(client, act):
@@ -74,3 +74,22 @@ def test_twenty_steps_equal_torch_optim_sgd(settings):
 def test_values_out_of_range_are_refused(arguments, message):
     with pytest.raises(askew.AskewError, match=message):
         sgd(**arguments)
+
+
+@pytest.mark.parametrize("arguments", ["lr=0.1", "lr=0.1, weight_decay=0.5", "lr=0.1, lr_decay=0.5, weight_decay=0.01", "lr=0.1, lr_drops=[1]"])
+def test_in_place_is_the_same_step(arguments):
+    step = registry.build("client", f"sgd({arguments})")
+    w, g = {"a": torch.tensor([2.0, -1.0]), "b": torch.tensor([[0.5]])}, {"a": torch.tensor([1.0, 3.0]), "b": torch.tensor([[-2.0]])}
+    ctx = Context(params=w, start=w, round=2, key=torch.tensor(0))
+    u, _ = step.update(g, step.init(w), ctx)
+    expected = {name: w[name] + u[name] for name in w}
+    memory = {name: v.data_ptr() for name, v in w.items()}
+    chain(step).in_place(w, g, ctx)
+    for name, v in w.items():
+        torch.testing.assert_close(v, expected[name])
+        assert v.data_ptr() == memory[name]
+
+
+def test_momentum_and_longer_chains_have_no_such_form():
+    assert registry.build("client", "sgd(lr=0.1, momentum=0.9)").in_place is None
+    assert chain(registry.build("client", "add_proximal(0.1)"), registry.build("client", "sgd(lr=0.1)")).in_place is None

@@ -47,16 +47,29 @@ def sgd(lr: float = 0.1, momentum: float = 0.0, weight_decay: float = 0.0, lr_de
     def init(params: Params) -> State:
         return {name: torch.zeros_like(v) for name, v in params.items()} if with_momentum else ()
 
-    def update(u: Params, state: State, ctx: Context) -> tuple[Params, State]:
+    def rate_of(ctx: Context) -> float | Tensor:
         rate: float | Tensor = lr
         if isinstance(lr_decay, Tensor) or lr_decay != 1:  # on a GPU the round is a tensor, and a power costs
             rate = rate * lr_decay**ctx.round
         if lr_drops:
             rate = rate * lr_drop ** sum(ctx.round >= at for at in lr_drops)
+        return rate
+
+    def update(u: Params, state: State, ctx: Context) -> tuple[Params, State]:
+        rate = rate_of(ctx)
         if with_decay:
             u = {name: g + weight_decay * ctx.params[name] for name, g in u.items()}
         if with_momentum:
             u = state = {name: momentum * state[name] + g for name, g in u.items()}
         return {name: -rate * g for name, g in u.items()}, state
 
-    return Transform(update, init, acts_on="source", elementwise=True)
+    def add_to(params: Params, u: Params, ctx: Context) -> None:
+        """w <- (1 - rate weight_decay) w - rate g, with no memory but the weights' own."""
+        rate = float(rate_of(ctx))
+        for name, w in params.items():
+            if with_decay:
+                w.mul_(1 - rate * float(weight_decay))
+            w.add_(u[name], alpha=-rate)
+
+    numbers = not any(isinstance(value, Tensor) for value in (lr, weight_decay, lr_decay, lr_drop))
+    return Transform(update, init, acts_on="source", elementwise=True, in_place=add_to if numbers and not with_momentum else None)

@@ -97,6 +97,8 @@ class Transform:
         random: whether `update` draws from `ctx.key`; without such a piece an engine need not make the keys.
         elementwise: whether `update` acts on each coordinate by itself, so that tensors with a client axis in front
             need no `vmap`.
+        in_place: (model, update, context): adds to the model, in its memory, what `update` would return; for stateless pieces
+            that can save the memory for it. A chain of one piece has it.
         spec: how the piece was made, set by `@piece`.
         parts: the pieces of a chain.
     """
@@ -111,6 +113,7 @@ class Transform:
     check: Callable[[Plan], None] = _no_objection
     random: bool = False
     elementwise: bool = False
+    in_place: Callable[[Params, Params, Context], None] | None = None
     spec: Spec | None = None
     parts: tuple[Transform, ...] = field(default=())
 
@@ -152,7 +155,7 @@ def chain(*transforms: Transform) -> Transform:
         weigh=next((p.weigh for p in parts if p.weigh), None),
         payload=next((p.payload for p in reversed(parts) if p.payload), None),
         check=check, random=any(p.random for p in parts), elementwise=all(p.elementwise for p in parts),
-        parts=parts,
+        in_place=parts[0].in_place if len(parts) == 1 else None, parts=parts,
     )
 
 

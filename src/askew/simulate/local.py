@@ -74,7 +74,11 @@ def train_locally(module: nn.Module, model: ModelState, examples: Examples, indi
         with torch.no_grad():
             ctx = Context(params={name: p.detach() for name, p in own.items()}, start=model.params, round=round,
                           key=rng.fold(noise, number) if step.random else noise, step=number)
-            u, state = step.update(dict(zip(own, gradients, strict=True)), state, ctx)
+            given = dict(zip(own, gradients, strict=True))
+            if step.in_place is not None:
+                step.in_place(ctx.params, given, ctx)
+                continue
+            u, state = step.update(given, state, ctx)
             for name, p in own.items():
                 p.add_(u[name])
     # The weights need no copy: the next training begins by giving the module other memory.
