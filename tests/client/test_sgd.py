@@ -76,7 +76,8 @@ def test_values_out_of_range_are_refused(arguments, message):
         sgd(**arguments)
 
 
-@pytest.mark.parametrize("arguments", ["lr=0.1", "lr=0.1, weight_decay=0.5", "lr=0.1, lr_decay=0.5, weight_decay=0.01", "lr=0.1, lr_drops=[1]"])
+@pytest.mark.parametrize("arguments", ["lr=0.1", "lr=0.1, weight_decay=0.5", "lr=0.1, lr_decay=0.5, weight_decay=0.01",
+                                       "lr=0.1, lr_drops=[1]"])
 def test_in_place_is_the_same_step(arguments):
     step = registry.build("client", f"sgd({arguments})")
     w, g = {"a": torch.tensor([2.0, -1.0]), "b": torch.tensor([[0.5]])}, {"a": torch.tensor([1.0, 3.0]), "b": torch.tensor([[-2.0]])}
