@@ -116,13 +116,13 @@ def test_a_few_steps_of_sgd_lower_the_loss(text: str, shape: tuple[int, ...], cl
     network, x, y = make(text, shape, classes).train(), inputs(shape, 8), torch.arange(8) % classes
     optimiser = torch.optim.SGD(network.parameters(), lr=0.03, momentum=0.5)
     losses = []
-    for _ in range(20):
+    for _ in range(30):  # ResNet-20 with Fixup starts with a classifier of zeros, and takes longest
         loss = nn.functional.cross_entropy(network(x), y)
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
         losses.append(loss.item())
-    assert losses[-1] < 0.98 * losses[0]  # the slowest, ResNet-20 with Fixup, starts with a classifier of zeros: 2.30 to 2.25
+    assert losses[-1] < 0.97 * losses[0]
 
 
 @every_network

@@ -116,7 +116,7 @@ def sweep(recipes: Sequence[Recipe], *, data: Dataset | None = None, model: nn.M
                         made = make_engine(name, tasks[part[0]], precision)
                         course.train({i: tasks[i] for i in part}, made, environment(name))
     except KeyboardInterrupt:
-        pass
+        pass  # what was under way has been kept, and its outcome says that it was interrupted
     return [course.outcome(i) for i in range(len(recipes))]
 
 
