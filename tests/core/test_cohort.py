@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from askew.core.cohort import Cohort
+from askew.core.cohort import LONGEST, Cohort
 
 LIKE = {"a": torch.zeros(2), "b": torch.zeros(1)}
 
@@ -53,9 +53,11 @@ def test_buffers_are_averaged_and_counters_rounded():
     assert cohort.buffers["count"].dtype == torch.int64
 
 
-def test_clients_that_are_not_finite_are_named():
-    cohort = cohort_of([(1, 1, 1), (float("nan"), 0, 0), (0, float("inf"), 0)], [1, 1, 1])
-    assert cohort.not_finite() == [1, 2]
+def test_lengths_of_the_updates_show_which_are_not_finite():
+    cohort = cohort_of([(1, 2, 2), (float("nan"), 0, 0), (0, float("inf"), 0)], [1, 1, 1])
+    lengths = cohort.lengths.tolist()
+    assert lengths[0] == 3.0
+    assert not any(length <= LONGEST for length in lengths[1:])
 
 
 rows = st.lists(st.tuples(*[st.floats(-10, 10, width=32)] * 3, st.floats(0.125, 100, width=32)), min_size=1, max_size=12)

@@ -35,9 +35,9 @@ def count_rounds(monkeypatch):
     trained = []
     real = Simulation.complete
 
-    def complete(self, gathering, after):
+    def complete(self, launched):
         trained.append(self.task.recipe)
-        return real(self, gathering, after)
+        return real(self, launched)
 
     monkeypatch.setattr(Simulation, "complete", complete)
     return trained

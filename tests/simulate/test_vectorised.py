@@ -6,12 +6,10 @@ from torch import nn
 
 import askew
 from askew.core.population import Ownership, Population
-from askew.recipes.methods import fedcd
 from askew.simulate.batched import CannotBatch, batched_network
 from askew.simulate.dropout import key_dropouts
 from askew.simulate.engines import ENGINES, make_engine
 from askew.simulate.graphed import _bucket
-from askew.simulate.layout import Lane, Planner
 from askew.simulate.loop import Simulation
 from askew.simulate.parallel import Parallel
 from askew.simulate.sequential import Job, Sequential
@@ -247,27 +245,3 @@ def test_a_layer_may_bring_its_own_client_axis():
 @pytest.mark.parametrize(("active", "size"), [(100, 100), (51, 100), (50, 50), (26, 50), (25, 25), (14, 25), (13, 13), (5, 7), (1, 4)])
 def test_few_sizes_of_graphs(active, size):
     assert _bucket(active, 100) == size
-
-
-def test_a_layout_made_ahead_is_the_one_that_would_be_made():
-    task = build_task(RECIPE.replace(fraction=0.5))
-    jobs = [Job(0, c) for c in task.sample(3)]
-    planner = Planner(task.recipe, task.device, chunk_jobs=2)
-    planner.prepare([Lane(task, {}, jobs, 3)])
-    made = planner._ahead[1]
-    assert planner.take([Lane(task, {0: initial_model(task)}, jobs, 3)]) is made
-    fresh = planner.take([Lane(task, {0: initial_model(task)}, jobs, 3)])
-    assert all(torch.equal(a.schedule.examples, b.schedule.examples) for a, b in zip(made, fresh, strict=True))
-    planner.prepare([Lane(task, {}, jobs, 4)])  # another round
-    assert torch.equal(planner.take([Lane(task, {}, jobs, 3)])[0].schedule.examples, made[0].schedule.examples)
-
-
-def test_the_round_behind_is_known_where_it_does_not_hang_on_this_one():
-    task = build_task(RECIPE.replace(fraction=0.5, rounds=2))
-    simulation = Simulation(task, Sequential(task))
-    assert simulation.coming() == [Job(0, c) for c in task.sample(1)]
-    simulation.advance()
-    assert simulation.begin().jobs == [Job(0, c) for c in task.sample(1)]
-    assert simulation.coming() is None  # the last round
-    many_models = build_task(fedcd(RECIPE))
-    assert Simulation(many_models, Sequential(many_models)).coming() is None

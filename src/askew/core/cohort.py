@@ -13,6 +13,8 @@ from torch import Tensor
 
 from askew.core.transform import Params
 
+LONGEST = 1.8e19  # an update whose square is beyond float32 has diverged
+
 
 class Cohort:
     """Streaming statistics of the updates of one round.
@@ -52,12 +54,13 @@ class Cohort:
             buffers: Mapping[str, Tensor] | None = None, squares: Tensor | None = None) -> None:
         """Add clients whose updates are stacked along a first axis; `squares` as from `squared_lengths`, if known."""
         weights = weights.to(torch.float64)
+        narrow = weights.float()
         for name, total in self._sum.items():
             u = updates[name]
             if len(clients) == 1 and u.device.type == "cpu":
                 total.add_(u[0], alpha=float(weights[0]))  # one pass, no copy in float64
             else:
-                total += torch.tensordot(weights.to(u.dtype), u, dims=1)
+                total += torch.tensordot(narrow if u.dtype == torch.float32 else weights.to(u.dtype), u, dims=1)
             if self._signs is not None:
                 self._signs[name] += u.sign().sum(dim=0)
         for name, total in self._buffers.items():
@@ -115,10 +118,10 @@ class Cohort:
             squares = squares[:, [index[name] for name in names]]
         return (squares.sum(dim=1).sqrt() * self.weights).sum()
 
-    def not_finite(self) -> list[int]:
-        """Clients whose update holds NaN or infinity, or is so long that its square is beyond float32 (1.8e19)."""
-        bad = ~(torch.cat(self._squares).sum(dim=1) <= torch.finfo(torch.float32).max)
-        return [client for client, is_bad in zip(self.clients, bad.tolist(), strict=True) if is_bad]
+    @property
+    def lengths(self) -> Tensor:
+        """[clients] norms of the updates, in the order of `clients`; NaN or infinite where an update is."""
+        return torch.cat(self._squares).sum(dim=1).sqrt()
 
 
 def squared_lengths(updates: Mapping[str, Tensor]) -> Tensor:

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 Pair = tuple[int, ...]
+KERNEL_ORDER = (0, 3, 4, 2, 1)  # [K, O, C, R, S] -> [K, R, S, C, O], as the kernels read weights
 MOST_TAPS = 30  # in each direction: the kernels keep which taps lie inside the image as one bit each
 
 
@@ -31,7 +32,10 @@ def client_conv2d(x: Tensor, weight: Tensor, bias: Tensor | None, stride: Pair, 
     if x.is_cuda and tuple(dilation) == (1, 1) and max(weight.shape[3:]) <= MOST_TAPS:
         from askew.simulate.client_conv_kernels import implicit_gemm_conv
 
-        return implicit_gemm_conv(x.contiguous(memory_format=torch.channels_last), weight, bias, list(map(int, stride)),
+        if x.shape[1] == 3:  # colours: with a fourth channel, of zeros, a pixel is read at once instead of value by value
+            x, weight = F.pad(x, (0, 0, 0, 0, 0, 1)), F.pad(weight, (0, 0, 0, 0, 0, 1))
+        flat = weight.to(x.dtype).permute(KERNEL_ORDER).contiguous()  # no copy where the weights are kept like this
+        return implicit_gemm_conv(x.contiguous(memory_format=torch.channels_last), flat, bias, list(map(int, stride)),
                                   list(map(int, padding)))
     clients, outputs = weight.shape[:2]
     # [K * B, C, H, W] -> [B, K * C, H, W]: the clients side by side as groups.

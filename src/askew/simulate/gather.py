@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,24 +12,35 @@ from torch import Tensor
 from askew.core.cohort import Cohort
 from askew.core.pool import PoolState
 from askew.core.probe import ModelState, Setting
+from askew.core.transform import State
 from askew.simulate.schedule import on_device
 from askew.simulate.sequential import Chunk, Job
 from askew.simulate.task import Task
+
+
+@dataclass(frozen=True)
+class GlobalModel:
+    """One model of the pool with the state of its server chain."""
+
+    model: ModelState
+    chain: State
 
 
 class Gathering:
     """A round under way: its jobs, and one cohort a model.
 
     Args:
-        models: the models the round begins with.
+        round: its number, from 0.
+        entries: the models the round begins with.
         clients: who takes part.
         jobs: who trains which model.
         needs: cohort statistics to gather.
     """
 
-    def __init__(self, task: Task, setting: Setting, models: Mapping[int, ModelState], pool_state: PoolState, clients: Sequence[int],
-                 jobs: Sequence[Job], needs: frozenset[str]) -> None:
-        self.models, self.clients, self.jobs = models, clients, jobs
+    def __init__(self, task: Task, setting: Setting, round: int, entries: Mapping[int, GlobalModel], pool_state: PoolState,
+                 clients: Sequence[int], jobs: Sequence[Job], needs: frozenset[str]) -> None:
+        self.round, self.entries, self.clients, self.jobs = round, entries, clients, jobs
+        self.models = {number: entry.model for number, entry in entries.items()}
         self.cohorts: dict[int, Cohort] = {}
         self.observed: dict[int, dict[int, Any]] = {}  # model -> probe -> what it gathered
         self._task, self._setting, self._pool_state, self._needs = task, setting, pool_state, needs
@@ -36,9 +48,9 @@ class Gathering:
         self._observers = [(i, probe.observe) for i, probe in enumerate(task.probes) if probe.observe]
 
     @property
-    def train_loss(self) -> float:
+    def train_loss(self) -> Tensor:
         """Mean over the jobs of their mean local losses."""
-        return float(torch.cat(self._losses).mean())
+        return torch.cat(self._losses).mean()
 
     def add(self, chunk: Chunk) -> None:
         """Finished jobs, in any order."""

@@ -20,6 +20,7 @@ from askew.core import rng
 from askew.core.preprocess import Preprocess
 from askew.core.transform import Params, State
 from askew.simulate.batched import BatchedStep, Network, local_losses
+from askew.simulate.client_conv import KERNEL_ORDER
 from askew.simulate.local import AUGMENT, LAYERS, STEP
 
 PRECISIONS = ("fp32", "tf32", "bf16")
@@ -32,7 +33,7 @@ class Buffers:
     """Device memory that a graph reads and writes: one set for each shape of work."""
 
     params: Params
-    low: Params  # dense layers' weights as the matrix units take them, kept beside the fp32 ones where precision is bf16
+    low: Params  # weights as the matrix units take them, kept beside the fp32 ones where precision is bf16
     start: Params
     buffers: Params
     state: State
@@ -43,6 +44,9 @@ class Buffers:
     step: Tensor  # the number of the local step, counted up by the graph itself
     totals: Tensor
     rates: dict[Any, Tensor]
+    augment: Tensor  # [K, T, B] keys of the examples' random changes; like the next two made for all steps at once
+    drop: Tensor  # [K, T] keys of dropout
+    noise: Tensor  # [K, T] keys of the step's own noise
 
 
 Graphs = dict[tuple[int, int, bool], Callable[[], None]]  # (clients, batch, whether some stand idle) -> one local step
@@ -59,16 +63,17 @@ class GraphedSteps:
         compiled: compile the network with `torch.compile`.
         exact: the network may look across a batch in ways that we do not know, and must not see padding.
         drops: the network has dropout.
-        dense: names of weights that only matrix products use.
+        dense, kernels: names of weights that only matrix products, or only convolutions, use.
         any_number: the network can be compiled for any number of clients at once.
         varies: that number is known to change from round to round.
     """
 
     def __init__(self, network: Network, x: Tensor, y: Tensor, prepare: Preprocess, precision: str, compiled: bool,
-                 exact: bool, drops: bool, dense: Collection[str] = (), any_number: bool = True,
-                 varies: bool = False) -> None:
+                 exact: bool, drops: bool, dense: Collection[str] = (), kernels: Collection[str] = (),
+                 any_number: bool = True, varies: bool = False) -> None:
         self.x, self.y, self.prepare, self.precision = x, y, prepare, precision
-        self.exact, self.drops, self.compiled, self.dense, self.any_number = exact, drops, compiled, dense, any_number
+        self.exact, self.drops, self.compiled, self.any_number = exact, drops, compiled, any_number
+        self.dense, self.kernels = frozenset(dense), frozenset(kernels)
         self.device = x.device
         self._inputs = self._compile(self._gather)
         self._forward = self._compile(self._losses(network))
@@ -137,28 +142,40 @@ class GraphedSteps:
     def _allocate(self, start: Params, start_buffers: Params, step: BatchedStep, examples: Tensor, counts: Tensor,
                   streams: Tensor) -> Buffers:
         clients = len(streams)
-        own = {name: v.new_empty((clients, *v.shape[1:])) for name, v in start.items()}
-        low = {name: v.to(torch.bfloat16) for name, v in own.items() if name in self.dense} if self.precision == "bf16" else {}
+        own = {name: _kernels(v, clients) if name in self.kernels else v.new_empty((clients, *v.shape[1:])) for name, v in start.items()}
+        low = {name: torch.empty_like(v, dtype=torch.bfloat16) for name, v in own.items()
+               if name in self.dense | self.kernels} if self.precision == "bf16" else {}
         return Buffers(own, low, {name: torch.empty_like(v) for name, v in start.items()},
                        {name: v.new_empty((clients, *v.shape[1:])) for name, v in start_buffers.items()}, step.init(own),
                        torch.empty_like(examples), torch.empty_like(counts), torch.empty_like(streams),
                        torch.zeros((), dtype=torch.int64, device=self.device), torch.zeros(1, dtype=torch.int64, device=self.device),
-                       torch.zeros(clients, device=self.device), {at: torch.empty_like(v) for at, v in step.varying.items()})
+                       torch.zeros(clients, device=self.device), {at: torch.empty_like(v) for at, v in step.varying.items()},
+                       torch.zeros_like(examples) if self.prepare.random else streams, torch.zeros_like(counts) if self.drops else streams,
+                       torch.zeros_like(counts) if step.plain.random else streams)
 
     def _load(self, mine: Buffers, start: Params, start_buffers: Params, step: BatchedStep, examples: Tensor, counts: Tensor,
               streams: Tensor, round: int) -> None:
         clients = len(streams)
-        for own, given in ((mine.params, start), (mine.low, start), (mine.start, start), (mine.buffers, start_buffers)):
-            for name, v in own.items():
-                v[:clients].copy_(given[name])
-        for at, v in mine.rates.items():
-            v[:clients].copy_(step.varying[at])
+        for own, given in ((mine.params, start), (mine.low, start), (mine.start, start), (mine.buffers, start_buffers),
+                           (mine.rates, step.varying)):
+            if own:
+                targets = [v[:clients] for v in own.values()]
+                torch._foreach_copy_(targets, [given[name].expand_as(v) for name, v in zip(own, targets, strict=True)])
         pytree.tree_map_(torch.Tensor.zero_, mine.state)
         if clients < len(mine.streams):
             mine.counts.zero_()
         mine.examples[:clients, : examples.shape[1]].copy_(examples)
         mine.counts[:clients, : counts.shape[1]].copy_(counts)
         mine.streams[:clients].copy_(streams)
+        number = torch.arange(counts.shape[1], device=self.device)
+        # Keys are made outside of what is compiled (Inductor would multiply them in 32 bits), and not step by step.
+        if self.prepare.random:
+            keys = rng.fold(rng.fold(streams, AUGMENT)[:, None], number)
+            keys = rng.fold(keys[:, :, None], torch.arange(examples.shape[2], device=self.device))
+            mine.augment[:clients, : keys.shape[1]].copy_(keys)
+        for wanted, role, memory in ((self.drops, LAYERS, mine.drop), (step.plain.random, STEP, mine.noise)):
+            if wanted:
+                memory[:clients, : len(number)].copy_(rng.fold(rng.fold(streams, role)[:, None], number))
         mine.round.fill_(round)
         mine.step.zero_()
         mine.totals.zero_()
@@ -208,20 +225,19 @@ class GraphedSteps:
         def first(tree: Any) -> Any:  # memory of the clients that take part
             return pytree.tree_map(lambda v: self._mark(v[:clients]), tree)
 
+        def now(v: Tensor) -> Tensor:  # what the step that the device has come to needs of it
+            return v[:clients].index_select(1, mine.step)[:, 0]
+
         params, low, streams = first(mine.params), first(mine.low), first(mine.streams)
-        examples = self._mark(mine.examples[:clients].index_select(1, mine.step)[:, 0, :batch])
-        counts = self._mark(mine.counts[:clients].index_select(1, mine.step)[:, 0])
-        # Keys are made outside of what is compiled: Inductor would multiply them in 32 bits.
-        keys = None
-        if self.prepare.random:
-            position = torch.arange(batch, device=self.device)
-            keys = self._mark(rng.fold(rng.fold(rng.fold(streams, AUGMENT), mine.step)[:, None], position).flatten())
-        drop = self._mark(rng.fold(rng.fold(streams, LAYERS), mine.step)) if self.drops else None
-        noise = self._mark(rng.fold(rng.fold(streams, STEP), mine.step)) if step.plain.random else streams
+        examples, counts = self._mark(now(mine.examples)[:, :batch]), self._mark(now(mine.counts))
+        keys = self._mark(now(mine.augment)[:, :batch].flatten()) if self.prepare.random else None
+        drop = self._mark(now(mine.drop)) if self.drops else None
+        noise = self._mark(now(mine.noise)) if step.plain.random else streams
         x, y = self._inputs(examples, keys)
         leaves = {name: v.requires_grad_() for name, v in first({**mine.params, **mine.low}).items()}
         losses = self._forward(self._mark(x), self._mark(y), counts, leaves, first(mine.buffers), drop)
-        gradients = dict(zip(leaves, torch.autograd.grad(losses.sum(), list(leaves.values())), strict=True))
+        found = torch.autograd.grad(losses.sum(), list(leaves.values()), allow_unused=True, materialize_grads=True)
+        gradients = dict(zip(leaves, found, strict=True))
         with torch.no_grad():
             mine.totals[:clients] += losses.detach()
             start = {name: v if len(v) == 1 else self._mark(v[:clients]) for name, v in mine.start.items()}
@@ -234,6 +250,13 @@ class GraphedSteps:
         if self.compiled and self.any_number and len(self._numbers) > 1 and len(v) > 1:
             torch._dynamo.mark_dynamic(v, 0)
         return v
+
+
+def _kernels(like: Tensor, clients: int) -> Tensor:
+    """Memory for convolutions' weights [K, O, C, R, S], in the order in which the kernels of `client_conv2d` read them."""
+    shape = (clients, *like.shape[1:])
+    back = [KERNEL_ORDER.index(axis) for axis in range(len(shape))]
+    return like.new_empty([shape[axis] for axis in KERNEL_ORDER]).permute(back)
 
 
 def _bucket(active: int, room: int) -> int:

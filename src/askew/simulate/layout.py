@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -50,16 +49,6 @@ class Planner:
     def __init__(self, recipe: Recipe, device: torch.device, chunk_jobs: int) -> None:
         self.recipe, self.device, self.chunk_jobs = recipe, device, chunk_jobs
         self._owned: tuple[tuple[int, ...], Tensor, list[int]] | None = None
-        self._ahead: tuple[Any, list[Layout]] | None = None  # a coming round
-
-    def prepare(self, lanes: Sequence[Lane]) -> None:
-        """Lay out a coming round now; the lanes' models do not matter yet."""
-        self._ahead = _what(lanes), self.lay_out(lanes)
-
-    def take(self, lanes: Sequence[Lane]) -> list[Layout]:
-        """The round's layouts, from `prepare` if they were made ahead."""
-        ahead, self._ahead = self._ahead, None
-        return ahead[1] if ahead is not None and ahead[0] == _what(lanes) else self.lay_out(lanes)
 
     def lay_out(self, lanes: Sequence[Lane]) -> list[Layout]:
         """The jobs of all lanes, most steps first, in chunks."""
@@ -88,11 +77,6 @@ class Planner:
             base = np.concatenate([[0], np.cumsum([len(p) for p in parts])]).tolist()
             self._owned = (which, torch.cat(parts) if len(parts) > 1 else parts[0], base)
         return self._owned[1], self._owned[2]
-
-
-def _what(lanes: Sequence[Lane]) -> Any:
-    """All that a layout depends on."""
-    return [(id(lane.task), lane.round, list(lane.jobs)) for lane in lanes]
 
 
 def _steps(size: int, epochs: int, batch_size: int) -> int:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.nn.utils import get_total_norm
 
 from askew.core import rng
-from askew.core.cohort import Cohort
+from askew.core.cohort import LONGEST, Cohort
 from askew.core.errors import DivergedError
 from askew.core.probe import ModelState, Round, Setting
-from askew.core.transform import Context, Params, State, add, num_bytes
+from askew.core.transform import Context, Params, add, num_bytes
 from askew.simulate.evaluate import Verdict, device_accuracies
-from askew.simulate.gather import Gathering
-from askew.simulate.schedule import on_device
+from askew.simulate.gather import Gathering, GlobalModel
+from askew.simulate.schedule import ToHost, on_device
 from askew.simulate.sequential import Engine, Job
 from askew.simulate.task import Task, initial_model
 
@@ -27,11 +28,13 @@ MANY_CLIENTS = 10_000  # above this, per-device numbers are taken only where the
 
 
 @dataclass(frozen=True)
-class GlobalModel:
-    """One model of the pool with the state of its server chain."""
+class Launched:
+    """A round that has been handed to the device: what its clients send, the models the server makes of it, and what the
+    host wants to know of both, on its way."""
 
-    model: ModelState
-    chain: State
+    gathering: Gathering
+    after: dict[int, GlobalModel]
+    report: ToHost
 
 
 class Simulation:
@@ -39,11 +42,19 @@ class Simulation:
 
     All randomness is a function of (seed, role, round, client), so a run that is resumed from `state` goes on exactly
     as it would have without the break.
+
+    A GPU is handed the next round before the host waits for this one; where that hangs on how this one goes (FedCD's
+    scores), it is not.
+
+    Args:
+        ahead: hand over the next round early; by default on GPUs.
     """
 
-    def __init__(self, task: Task, engine: Engine) -> None:
+    def __init__(self, task: Task, engine: Engine, ahead: bool | None = None) -> None:
         self.task = task
         self.engine = engine
+        self._runs_ahead = task.device.type != "cpu" if ahead is None else ahead
+        self._next: Launched | None = None
         self.round = 0
         self.last_record: Record = {}
         start = initial_model(task)
@@ -73,6 +84,7 @@ class Simulation:
 
     @state.setter
     def state(self, saved: Mapping[str, Any]) -> None:
+        self._next = None
         self.round, self.pool_state, self._probe_states = saved["round"], saved["pool"], saved["probes"]
         self.models = {number: GlobalModel(ModelState(m["params"], m["buffers"]), m["chain"])
                        for number, m in saved["models"].items()}
@@ -84,51 +96,63 @@ class Simulation:
 
     def advance(self) -> Record:
         """One round, or none of it: whatever stops it half-way (`DivergedError`, Ctrl-C) leaves all as it was before."""
-        gathering = self.begin()
-        for chunk in self.engine.train(gathering.models, gathering.jobs, self.round):
+        launched, self._next = self._next or self.launch(), None
+        coming = self.launch(launched) if self.foresees(launched) else None
+        record = self.complete(launched)
+        self._next = coming
+        return record
+
+    def launch(self, behind: Launched | None = None) -> Launched:
+        """Hand a round to the device; waits for nothing and changes nothing.
+
+        Args:
+            behind: the round before it, where that is not complete yet.
+        """
+        gathering = self.begin(behind)
+        for chunk in self.engine.train(gathering.models, gathering.jobs, gathering.round):
             gathering.add(chunk)
-        if self.task.device.type != "cpu" and (coming := self.coming()) is not None:
-            self.engine.prepare(coming, self.round + 1)
-        return self.complete(gathering)
+        return self.aggregate(gathering)
 
-    def coming(self) -> list[Job] | None:
-        """Who trains what in the round behind the one under way; None where that hangs on how this one goes."""
-        if self.task.pool.needs_validation or self.round + 1 >= self.task.recipe.rounds:
-            return None
-        return self._jobs(self.task.sample(self.round + 1))
+    def foresees(self, launched: Launched) -> bool:
+        """Whether there is a round behind one that is under way, and it can be begun."""
+        return (self._runs_ahead and not self.task.pool.needs_validation
+                and launched.gathering.round + 1 < self.task.recipe.rounds)
 
-    def _jobs(self, clients: list[int]) -> list[Job]:
+    def begin(self, behind: Launched | None = None) -> Gathering:
+        """Who trains what in the next round, or in the one after `behind`; changes nothing."""
+        round, entries = self.round, self.models
+        if behind is not None:
+            round, entries = behind.gathering.round + 1, {**behind.gathering.entries, **behind.after}
+        clients = self.task.sample(round)
         trainers = self.task.pool.trainers(self.pool_state, clients)
-        return [Job(number, client) for number, mine in trainers.items() for client in mine]
+        jobs = [Job(number, client) for number, mine in trainers.items() for client in mine]
+        return Gathering(self.task, self._setting, round, entries, self.pool_state, clients, jobs, self._needs)
 
-    def begin(self) -> Gathering:
-        """Who trains what in the next round; changes nothing."""
-        clients = self.task.sample(self.round)
-        jobs = self._jobs(clients)
-        starts = {number: entry.model for number, entry in self.models.items()}
-        return Gathering(self.task, self._setting, starts, self.pool_state, clients, jobs, self._needs)
-
-    def aggregate(self, gathering: Gathering) -> dict[int, GlobalModel]:
+    def aggregate(self, gathering: Gathering) -> Launched:
         """The models that the server makes of what the clients sent; waits for no device and changes nothing."""
-        return {number: self._aggregate(number, cohort) for number, cohort in gathering.cohorts.items()}
+        after = {number: self._aggregate(number, cohort, gathering) for number, cohort in gathering.cohorts.items()}
+        finite = [get_total_norm(list(entry.model.params.values()), norm_type=math.inf) for entry in after.values()]
+        lengths = [cohort.lengths for cohort in gathering.cohorts.values()]
+        return Launched(gathering, after, ToHost([gathering.train_loss, *finite, *lengths]))
 
-    def complete(self, gathering: Gathering, after: dict[int, GlobalModel] | None = None) -> Record:
-        """Aggregate (unless that is done), measure and evaluate what the clients sent."""
+    def complete(self, launched: Launched) -> Record:
+        """Wait for a round, check, measure and evaluate it."""
         before = self.round, self.models, self.pool_state, self._probe_states
         self.models, self._probe_states = dict(self.models), [dict(states) for states in self._probe_states]
         try:
-            self.last_record = self._complete(gathering, self.aggregate(gathering) if after is None else after)
+            self.last_record = self._complete(launched)
         except BaseException:
             self.round, self.models, self.pool_state, self._probe_states = before
             raise
         return self.last_record
 
-    def _complete(self, gathering: Gathering, after: dict[int, GlobalModel]) -> Record:
-        task, cohorts = self.task, gathering.cohorts
-        # Checks wait for the device: they come when all of the round's work has been handed to it.
-        self._check_updates(cohorts)
-        self._check_finite(after)
-        record: Record = {"round": self.round + 1, "clients": len(gathering.clients), "train_loss": gathering.train_loss}
+    def _complete(self, launched: Launched) -> Record:
+        task, gathering, after = self.task, launched.gathering, launched.after
+        cohorts = gathering.cohorts
+        loss, *rest = launched.report.read()
+        self._check_updates(cohorts, rest[len(after):])
+        self._check_finite(dict(zip(after, rest, strict=False)))
+        record: Record = {"round": self.round + 1, "clients": len(gathering.clients), "train_loss": float(loss)}
         for number, cohort in cohorts.items():
             record |= self._probe(number, cohort, after[number].model, gathering.observed[number])
         record |= {"bytes_down": len(gathering.jobs) * self._bytes_down, "bytes_up": len(gathering.jobs) * self._bytes_up}
@@ -171,36 +195,36 @@ class Simulation:
         verdicts = {int(number): self.task.evaluate(self.view(int(number))) for number in np.unique(choice)}
         return device_accuracies(verdicts, choice, self.task.population)
 
-    def _check_updates(self, cohorts: Mapping[int, Cohort]) -> None:
-        for number, cohort in cohorts.items():
-            bad = cohort.not_finite()
+    def _check_updates(self, cohorts: Mapping[int, Cohort], lengths: Sequence[Tensor]) -> None:
+        for (number, cohort), mine in zip(cohorts.items(), lengths, strict=True):
+            bad = [client for client, length in zip(cohort.clients, mine.tolist(), strict=True) if not length <= LONGEST]
             if bad:
                 shown = ", ".join(map(str, bad[:5])) + (" ..." if len(bad) > 5 else "")
                 raise DivergedError(f"round {self.round + 1}: the update of client{'s' if len(bad) > 1 else ''} {shown} is not "
                                     f"finite{f' (model {number})' if len(cohorts) > 1 else ''}; {self._hint()}")
 
-    def _aggregate(self, number: int, cohort: Cohort) -> GlobalModel:
+    def _aggregate(self, number: int, cohort: Cohort, gathering: Gathering) -> GlobalModel:
         """The server chain on one model; buffers are averaged beside it."""
-        task, entry = self.task, self.models[number]
+        task, entry, round = self.task, gathering.entries[number], gathering.round
         buffers = cohort.buffers
 
         def train(params: Params, epochs: int) -> Params:
             nonlocal buffers
             trained = task.train_pooled(ModelState(params, buffers), task.population.server, epochs=epochs,
-                                        role=f"server/{number}", number=self.round, round=self.round)
+                                        role=f"server/{number}", number=round, round=round)
             buffers = trained.buffers
             return trained.params
 
         with torch.no_grad():
-            ctx = Context(params=entry.model.params, start=entry.model.params, round=self.round, cohort=cohort,
-                          key=on_device(rng.key(task.recipe.seed, "server", self.round, number), task.device), train=_with_grad(train))
+            ctx = Context(params=entry.model.params, start=entry.model.params, round=round, cohort=cohort,
+                          key=on_device(rng.key(task.recipe.seed, "server", round, number), task.device), train=_with_grad(train))
             u, chain = task.server.update({}, entry.chain, ctx)
             return GlobalModel(ModelState(add(entry.model.params, u), buffers), chain)
 
-    def _check_finite(self, models: Mapping[int, GlobalModel]) -> None:
-        """Updates that are finite can still add up, in the server chain, to a model that is not."""
-        for number, entry in models.items():
-            if not get_total_norm(list(entry.model.params.values()), norm_type=math.inf).isfinite():
+    def _check_finite(self, largest: Mapping[int, Tensor]) -> None:
+        """Updates that are finite can still add up, in the server chain, to a model (here its largest weight) that is not."""
+        for number, weight in largest.items():
+            if not weight.isfinite():
                 raise DivergedError(f"round {self.round + 1}: the server's update makes model {number} infinite; {self._hint()}, "
                                     "or the server's")
 

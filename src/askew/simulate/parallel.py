@@ -55,9 +55,6 @@ class Parallel:
             for future in waiting:
                 future.cancel()
 
-    def prepare(self, jobs: Sequence[Job], round: int) -> None:
-        pass
-
     def _one(self, start: ModelState, job: Job, round: int) -> Chunk:
         if not hasattr(self._own, "module"):
             self._own.module = copy.deepcopy(self.task.module)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -38,32 +39,65 @@ def make_schedule(streams: Tensor, owned: Tensor, offsets: Tensor, sizes: list[i
         offsets: [K] where each client's begin.
         sizes: how many each has, on the host.
     """
-    device, clients, most = streams.device, len(sizes), max(sizes)
+    device, most = streams.device, max(sizes)
+    frame = _frame(tuple(sizes), epochs, batch_size, device)
+    shuffle = rng.fold(streams, SHUFFLE)
+    draws = rng.bits(rng.fold(shuffle[:, None], torch.arange(epochs, device=device)), most)  # [K, E, most]
+    # Beyond a client's own examples: last. The first n draws of a stream do not depend on how many are drawn.
+    order = torch.argsort(torch.where(frame.owned, draws, _LAST), dim=2, stable=True)
+    within = torch.gather(order.flatten(1), 1, frame.flat).view(frame.real.shape)
+    return Schedule(owned[offsets[:, None, None] + torch.where(frame.real, within, 0)], frame.counts, list(frame.steps))
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """What a schedule takes from the clients' sizes alone: the same from round to round where these are."""
+
+    owned: Tensor  # [K, 1, most] whether a client has so many examples
+    real: Tensor  # [K, T, B]
+    flat: Tensor  # [K, T * B] place in the epochs' orders, which lie behind each other
+    counts: Tensor
+    steps: tuple[int, ...]
+
+
+@lru_cache(maxsize=8)
+def _frame(sizes: tuple[int, ...], epochs: int, batch_size: int, device: torch.device) -> _Frame:
+    most = max(sizes)
     batch = batch_size or most
     per_epoch = [-(-n // batch) if batch_size else 1 for n in sizes]
-    size = on_device(sizes, device)[:, None]
-    position = torch.arange(most, device=device)
-    shuffle = rng.fold(streams, SHUFFLE)
-    orders = []
-    for epoch in range(epochs):
-        draws = rng.bits(rng.fold(shuffle, epoch), most)
-        # Beyond a client's own examples: last. The first n draws of a stream do not depend on how many are drawn.
-        draws = torch.where(position < size, draws, _LAST)
-        orders.append(torch.argsort(draws, dim=1, stable=True))
-    order = torch.stack(orders, dim=1)  # [K, E, most]
-    steps = [epochs * s for s in per_epoch]
+    size = on_device(sizes, device)[:, None, None]
+    steps = tuple(epochs * s for s in per_epoch)
     step = torch.arange(max(steps), device=device)
     a_epoch = on_device(per_epoch, device)[:, None]
     epoch_of, chunk_of = step // a_epoch, step % a_epoch  # [K, T]
     at = chunk_of[:, :, None] * batch + torch.arange(batch, device=device)  # [K, T, B] position within the epoch
-    real = (at < size[:, :, None]) & (epoch_of < epochs)[:, :, None]
+    real = (at < size) & (epoch_of < epochs)[:, :, None]
     flat = (epoch_of.clamp(max=epochs - 1)[:, :, None] * most + at.clamp(max=most - 1)).flatten(1)
-    within = torch.gather(order.flatten(1), 1, flat).view(clients, len(step), batch)
-    examples = owned[offsets[:, None, None] + torch.where(real, within, 0)]
-    return Schedule(examples, real.sum(dim=2), steps)
+    return _Frame(torch.arange(most, device=device) < size, real, flat, real.sum(dim=2), steps)
 
 
 def on_device(values: Sequence[float] | Tensor, device: torch.device) -> Tensor:
     """Numbers from the host, on their way before the device has finished what it is doing: a plain copy would wait for it."""
     tensor = values if isinstance(values, Tensor) else torch.tensor(values)
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+
+
+class ToHost:
+    """Numbers on their way from the device. `read` waits until they have come, not for what the device does after them."""
+
+    def __init__(self, values: Sequence[Tensor]) -> None:
+        self._sizes = [v.numel() for v in values]
+        flat = torch.cat([v.detach().double().flatten() for v in values])
+        self._event: torch.cuda.Event | None = None
+        if flat.is_cuda:
+            self._host = torch.empty(flat.shape, dtype=flat.dtype, pin_memory=True).copy_(flat, non_blocking=True)
+            self._event = torch.cuda.Event()
+            self._event.record()
+        else:
+            self._host = flat
+
+    def read(self) -> list[Tensor]:
+        """Each tensor that was sent, flat and in double precision."""
+        if self._event is not None:
+            self._event.synchronize()
+        return list(self._host.split(self._sizes))

@@ -48,10 +48,6 @@ class Engine(Protocol):
         """Train all jobs, each from its model, and yield them in chunks, in any order."""
         ...
 
-    def prepare(self, jobs: Sequence[Job], round: int) -> None:
-        """What the round behind this one will ask for: an engine may get ready for it while the device is busy."""
-        ...
-
 
 class Sequential:
     """The reference engine."""
@@ -64,9 +60,6 @@ class Sequential:
     def train(self, models: Mapping[int, ModelState], jobs: Sequence[Job], round: int) -> Iterator[Chunk]:
         for job in jobs:
             yield train_job(self.task, self.task.module, models[job.model], job, round)
-
-    def prepare(self, jobs: Sequence[Job], round: int) -> None:
-        pass
 
 
 def train_job(task: Task, module: nn.Module, start: ModelState, job: Job, round: int, seeded: bool = True) -> Chunk:

@@ -8,7 +8,7 @@ A configuration's result is what it would be alone.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -24,7 +24,7 @@ from askew.core.registry import build
 from askew.simulate import run
 from askew.simulate.engines import choose, make_engine
 from askew.simulate.layout import Lane
-from askew.simulate.loop import Record, Simulation
+from askew.simulate.loop import Launched, Record, Simulation
 from askew.simulate.run import Result, Running, types_of
 from askew.simulate.run_folder import INTERRUPTED, RunFolder, describe_environment
 from askew.simulate.sequential import Engine
@@ -177,6 +177,7 @@ class _Course:
                 self._check_time()
                 running[i] = self._begin(i, task, engine, environment)
             saved, took = time.monotonic(), 0.0
+            ahead: dict[int, Launched] = {}  # the coming round, where the device has it already
             while True:
                 for i in [i for i, r in running.items() if r.simulation.finished]:
                     leave(i)
@@ -185,9 +186,16 @@ class _Course:
                 self._check_time()
                 # A step has one round number (for the rates' decay): those that lag behind catch up first.
                 last = min(r.simulation.round for r in running.values())
-                for i, record in _advance({i: r.simulation for i, r in running.items() if r.simulation.round == last}, engine):
-                    if isinstance(record, DivergedError):
-                        leave(i, str(record))
+                level = {i: r.simulation for i, r in running.items() if r.simulation.round == last}
+                launched = {i: ahead[i] for i in level} if level.keys() <= ahead.keys() else _launch(level, engine)
+                coming = {i: simulation for i, simulation in level.items() if simulation.foresees(launched[i])}
+                # Those that wait for the others join them in the next round: it cannot be begun without them.
+                ahead = _launch(coming, engine, launched) if coming and len(level) == len(running) else {}
+                for i, simulation in level.items():
+                    try:
+                        record = simulation.complete(launched[i])
+                    except DivergedError as error:
+                        leave(i, str(error))
                     else:
                         running[i].add(record)
                         self.on_round(i, record, self.recipes[i])
@@ -221,27 +229,19 @@ class _Course:
             raise KeyboardInterrupt
 
 
-def _advance(simulations: Mapping[int, Simulation], engine: Engine) -> Iterator[tuple[int, Record | DivergedError]]:
-    """One round of each, all at the same one; yields each one's record, or why it diverged."""
-    gatherings = {i: simulation.begin() for i, simulation in simulations.items()}
+def _launch(simulations: Mapping[int, Simulation], engine: Engine, behind: Mapping[int, Launched] | None = None) -> dict[int, Launched]:
+    """Hand a round of each to the device, all at the same one; `behind` are the rounds before them if they are not complete yet."""
+    gatherings = {i: simulation.begin(behind[i] if behind else None) for i, simulation in simulations.items()}
     if isinstance(engine, Vectorised):
         numbers = list(simulations)
-        lanes = [Lane(s.task, gatherings[i].models, gatherings[i].jobs, s.round) for i, s in simulations.items()]
+        lanes = [Lane(simulations[i].task, gathering.models, gathering.jobs, gathering.round) for i, gathering in gatherings.items()]
         for lane, chunk in engine.train_lanes(lanes):
             gatherings[numbers[lane]].add(chunk)
-        coming = {i: s.coming() for i, s in simulations.items()} if engine.task.device.type != "cpu" else {}
-        engine.prepare_lanes([Lane(simulations[i].task, {}, jobs, simulations[i].round + 1) for i, jobs in coming.items() if jobs])
     else:
-        for i, gathering in gatherings.items():
-            for chunk in engine.train(gathering.models, gathering.jobs, simulations[i].round):
+        for gathering in gatherings.values():
+            for chunk in engine.train(gathering.models, gathering.jobs, gathering.round):
                 gathering.add(chunk)
-    after = {i: simulation.aggregate(gatherings[i]) for i, simulation in simulations.items()}  # all, before the first waits for it
-    for i, simulation in simulations.items():
-        try:
-            record: Record | DivergedError = simulation.complete(gatherings[i], after[i])
-        except DivergedError as error:
-            record = error
-        yield i, record
+    return {i: simulation.aggregate(gatherings[i]) for i, simulation in simulations.items()}
 
 
 def _engines(asked: str, tasks: Mapping[int, Task], kept: Mapping[int, RunFolder]) -> dict[str, list[int]]:

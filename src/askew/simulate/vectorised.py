@@ -81,7 +81,7 @@ class Vectorised:
         self._steps = GraphedSteps(
             self.network, task.data.train.x, task.data.train.y, task.prepare, precision, on_gpu if compiled is None else compiled,
             exact=not stacked, drops=self._drops, any_number=stacked, varies=task.pool.needs_validation,
-            dense={f"{name}.weight" for name, layer in task.module.named_modules() if type(layer) is nn.Linear} if stacked else (),
+            dense=_weights_of(task.module, nn.Linear) if stacked else (), kernels=_weights_of(task.module, nn.Conv2d) if stacked else (),
         ) if (on_gpu if graphed is None else graphed) else None
         self._planner = Planner(task.recipe, task.device, self.chunk_jobs)
 
@@ -91,19 +91,11 @@ class Vectorised:
 
     def train_lanes(self, lanes: Sequence[Lane]) -> Iterator[tuple[int, Chunk]]:
         """Train the jobs of all lanes; yields (lane, chunk)."""
-        for layout in self._planner.take(lanes):
+        for layout in self._planner.lay_out(lanes):
             work = self._begin(lanes, layout)
             with matrix_precision(self.precision, self.task.device):
                 params, buffers, losses = self._run(work)
             yield from self._results(lanes, work, params, buffers, losses)
-
-    def prepare(self, jobs: Sequence[Job], round: int) -> None:
-        self.prepare_lanes([Lane(self.task, {}, jobs, round)])
-
-    def prepare_lanes(self, lanes: Sequence[Lane]) -> None:
-        """Lay out a coming round while the device is busy with this one; the lanes' models do not matter yet."""
-        if lanes and self.task.device.type == "cuda":
-            self._planner.prepare(lanes)
 
     def _begin(self, lanes: Sequence[Lane], layout: Layout) -> Work:
         device, jobs = self.task.device, layout.jobs
@@ -181,7 +173,7 @@ class Vectorised:
     def _results(self, lanes: Sequence[Lane], work: Work, params: Params, buffers: Params,
                  losses: Tensor) -> Iterator[tuple[int, Chunk]]:
         with torch.no_grad():
-            updates = {name: v - work.start[name] for name, v in params.items()}
+            updates = dict(zip(params, torch._foreach_sub(list(params.values()), [work.start[name] for name in params]), strict=True))
             if work.upload.plain.parts:
                 keys = rng.fold(work.streams, UPLOAD)
                 start = {name: v.expand_as(params[name]) for name, v in work.start.items()}
@@ -233,6 +225,10 @@ def _batched_step(lanes: Sequence[Lane], jobs: list[tuple[int, Job]], place: str
             if any(v != value for v in values):
                 varying[at, name] = on_device([float(values[i]) for i, _ in jobs], device)
     return BatchedStep(specs[0], varying, "client" if place == "step" else "upload")
+
+
+def _weights_of(module: nn.Module, kind: type[nn.Module]) -> set[str]:
+    return {f"{name}.weight" for name, layer in module.named_modules() if type(layer) is kind}
 
 
 def _take(state: State, who: slice | Tensor) -> State:
