@@ -100,6 +100,25 @@ def test_local_response_normalisation_equals_torch(channels, size, alpha, dtype)
         assert error < (1e-5 if dtype == torch.float32 else 1e-2), float(error)
 
 
+@pytest.mark.parametrize(("channels", "size", "window", "stride", "padding", "ceil"), [
+    (64, 24, 3, 2, 1, False), (64, 24, 3, 2, 0, True), (5, 9, 3, 2, 0, True), (70, 10, 3, 1, 1, False), (16, 11, 5, 3, 2, True)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_overlapping_max_pooling_equals_torch(channels, size, window, stride, padding, ceil, dtype):
+    """Whole numbers, so that many values are equal: the first of them takes the gradient."""
+    import torch.nn.functional as F
+
+    from askew.simulate.pool_kernels import max_pool2d
+
+    generator = torch.Generator("cuda").manual_seed(0)
+    x = torch.randint(-3, 4, (6, channels, size, size), device="cuda", generator=generator).to(dtype)
+    x = x.contiguous(memory_format=torch.channels_last).requires_grad_()
+    y = max_pool2d(x, (window,) * 2, (stride,) * 2, (padding,) * 2, ceil)
+    expected = F.max_pool2d(x, window, stride, padding, ceil_mode=ceil)
+    assert torch.equal(y, expected)
+    dy = torch.randint(-3, 4, y.shape, device="cuda", generator=generator).to(dtype)  # sums of these are exact
+    assert torch.equal(torch.autograd.grad(y, x, dy)[0], torch.autograd.grad(expected, x, dy)[0])
+
+
 @pytest.mark.parametrize("shape", [(3, 4, 5, 6, 7), (2, 50, 32, 16, 16), (2, 3, 130, 2, 2)])
 def test_batch_norm_sums_equal_torch(shape):
     """A mean far from 0, where a plain sum of squares would lose the variance."""

@@ -7,12 +7,13 @@ Activations are channels last, so a client's examples are a matrix of B * H * W 
                       stride is above 1, on dY with zeros between its pixels
     weight gradient   dW[(tap, c), o] = sum over m of X[stride m + tap, c] dY[m, o]
 
-each for all clients in one launch. Sums are in fp32. Splitting the long sum of the weight gradient gives partial sums
-that are added in a fixed order: the same seed gives the same bits.
+each for all clients in one launch. Weights lie as [K, R, S, C, O]. Sums are in fp32. Splitting the long sum of the weight
+gradient gives partial sums that are added in a fixed order: the same seed gives the same bits.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -32,8 +33,8 @@ def _inside(first, size, TAPS: tl.constexpr):
 @triton.jit
 def _product(x, w, bias, y, M, PAD_H, PAD_W, H: tl.constexpr, W: tl.constexpr, OH: tl.constexpr, OW: tl.constexpr,
              C: tl.constexpr, O: tl.constexpr, R: tl.constexpr, S: tl.constexpr,  # noqa: E741
-             STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, HAS_BIAS: tl.constexpr, PRECISION: tl.constexpr,
-             BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+             STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, FLIPPED: tl.constexpr, HAS_BIAS: tl.constexpr,
+             PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     client = tl.program_id(1).to(tl.int64)
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     columns = tl.program_id(2) * BN + tl.arange(0, BN)
@@ -53,7 +54,10 @@ def _product(x, w, bias, y, M, PAD_H, PAD_W, H: tl.constexpr, W: tl.constexpr, O
         tap_w = k // C % S
         inside = ((seen_h[:, None] >> tap_h[None, :]) & (seen_w[:, None] >> tap_w[None, :]) & 1) != 0
         a = tl.load(x + begin[:, None] + ((tap_h * W + tap_w) * C + k % C)[None, :], mask=inside, other=0.0)
-        b = tl.load(w + k[:, None] * O + columns[None, :], mask=(k < R * S * C)[:, None] & (columns < O)[None, :], other=0.0)
+        # Flipped, w is [R, S, O, C] here: its last tap comes first, and it is read along its rows.
+        row = (R * S - 1 - k // C) * O * C + k % C if FLIPPED else k * O
+        place = row[:, None] + columns[None, :] * (C if FLIPPED else 1)
+        b = tl.load(w + place, mask=(k < R * S * C)[:, None] & (columns < O)[None, :], other=0.0)
         total = tl.dot(a, b, total, input_precision=PRECISION)
     if HAS_BIAS:
         total += tl.load(bias + client * O + columns, mask=columns < O, other=0.0).to(tl.float32)[None, :]
@@ -62,10 +66,11 @@ def _product(x, w, bias, y, M, PAD_H, PAD_W, H: tl.constexpr, W: tl.constexpr, O
 
 
 @triton.jit
-def _weight_gradient(x, dy, dw, M, PAD_H, PAD_W, CLIENTS, SHARE: tl.constexpr, H: tl.constexpr, W: tl.constexpr,
+def _weight_gradient(x, dy, dw, IMAGES, PAD_H, PAD_W, CLIENTS, SHARE: tl.constexpr, H: tl.constexpr, W: tl.constexpr,
                      OH: tl.constexpr, OW: tl.constexpr, C: tl.constexpr, O: tl.constexpr,  # noqa: E741
                      R: tl.constexpr, S: tl.constexpr, STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, SPLIT: tl.constexpr,
-                     PRECISION: tl.constexpr, BK: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr):
+                     PRECISION: tl.constexpr, BK: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr, TH: tl.constexpr,
+                     TW: tl.constexpr):
     client = (tl.program_id(1) // SPLIT).to(tl.int64)
     part = tl.program_id(1) % SPLIT
     k = (tl.program_id(0) // tl.cdiv(O, BN)) * BK + tl.arange(0, BK)
@@ -73,23 +78,35 @@ def _weight_gradient(x, dy, dw, M, PAD_H, PAD_W, CLIENTS, SHARE: tl.constexpr, H
     tap_h = tl.minimum(k // (C * S), 31)
     tap_w = k // C % S
     offset = (tap_h * W + tap_w) * C + k % C
-    x += client * (M // (OH * OW)) * H * W * C
-    dy += client * M * O
+    x += client * IMAGES * H * W * C
+    dy += client * IMAGES * OH * OW * O
+    # BM pixels at a time: TH rows of TW columns of some images. What a pixel's place within such a tile decides is worked
+    # out once; a tile's own place is a few numbers for the whole program.
+    pixel = tl.arange(0, BM)
+    image = pixel // (TH * TW)
+    row = pixel // TW % TH
+    column = pixel % TW
+    spot_x = ((image * H + row * STRIDE_H) * W + column * STRIDE_W) * C
+    spot_y = ((image * OH + row) * OW + column) * O
+    top = row * STRIDE_H - PAD_H
+    left = column * STRIDE_W - PAD_W
     total = tl.zeros((BK, BN), tl.float32)
-    for low in range(0, SHARE, BM):
-        rows = part * SHARE + low + tl.arange(0, BM)
-        pixel = rows % (OH * OW)
-        top = pixel // OW * STRIDE_H - PAD_H
-        left = pixel % OW * STRIDE_W - PAD_W
-        begin = ((rows // (OH * OW) * H + top) * W + left) * C
-        seen_h = tl.where(rows < M, _inside(top, H, R), 0)
-        seen_w = _inside(left, W, S)
+    for number in range(SHARE):
+        tile = part * SHARE + number
+        first_w = tile % tl.cdiv(OW, TW) * TW
+        first_h = tile // tl.cdiv(OW, TW) % tl.cdiv(OH, TH) * TH
+        first = tile // (tl.cdiv(OW, TW) * tl.cdiv(OH, TH)) * (BM // (TH * TW))
+        real = (image < IMAGES - first) & (row < OH - first_h) & (column < OW - first_w)
+        seen_h = tl.where(real, _inside(top + first_h * STRIDE_H, H, R), 0)
+        seen_w = _inside(left + first_w * STRIDE_W, W, S)
         inside = ((seen_h[:, None] >> tap_h[None, :]) & (seen_w[:, None] >> tap_w[None, :]) & 1) != 0
+        begin = spot_x + ((first * H + first_h * STRIDE_H - PAD_H) * W + first_w * STRIDE_W - PAD_W) * C
         a = tl.load(x + begin[:, None] + offset[None, :], mask=inside, other=0.0)
-        b = tl.load(dy + rows[:, None] * O + columns[None, :], mask=(rows < M)[:, None] & (columns < O)[None, :], other=0.0)
+        b = tl.load(dy + (spot_y + ((first * OH + first_h) * OW + first_w) * O)[:, None] + columns[None, :],
+                    mask=real[:, None] & (columns < O)[None, :], other=0.0)
         total = tl.dot(tl.trans(a), b, total, input_precision=PRECISION)
     base = part.to(tl.int64) * CLIENTS + client
-    tl.store(dw + base * R * S * C * O + k[:, None] * O + columns[None, :], total,
+    tl.store(dw + base * R * S * C * O + k[:, None] * O + columns[None, :], total.to(dw.dtype.element_ty),
              mask=(k < R * S * C)[:, None] & (columns < O)[None, :])
 
 
@@ -98,26 +115,38 @@ def _power(n: int, low: int, high: int) -> int:
     return max(low, min(high, triton.next_power_of_2(n)))
 
 
-def _multiply(x: Tensor, w: Tensor, bias: Tensor | None, clients: int, taps: tuple[int, int], stride: list[int],
-              padding: list[int]) -> Tensor:
-    """x [N, C, H, W] channels last, w [K, R * S * C, O] -> [N, O, H', W'] channels last."""
+def _tiling(images: int, height: int, width: int, size: int) -> tuple[int, int, int]:
+    """How to cut images into tiles of `size` pixels, of which the fewest lie outside: (tiles, rows, columns of a tile).
+
+    Example:
+        >>> _tiling(100, 12, 12, 64)  # 4 images x 4 x 4 pixels
+        (225, 4, 4)
+    """
+    powers = [1 << i for i in range(size.bit_length())]
+    return min(((triton.cdiv(images, size // (rows * columns)) * triton.cdiv(height, rows) * triton.cdiv(width, columns), rows, columns)
+                for rows in powers for columns in powers if rows * columns <= size), key=lambda found: (found[0], -found[2], -found[1]))
+
+
+def _multiply(x: Tensor, w: Tensor, bias: Tensor | None, stride: list[int], padding: list[int], flipped: bool = False) -> Tensor:
+    """x [N, C, H, W] channels last, w [K, R, S, C, O] -> [N, O, H', W'] channels last; `flipped` exchanges C and O, last tap first."""
     n, channels, height, width = x.shape
-    outputs = w.shape[2]
+    clients, *taps = w.shape[:3]
+    outputs = w.shape[3] if flipped else w.shape[4]
     out_h, out_w = _out_size(height, width, taps, stride, padding)
     y = torch.empty((n, out_h, out_w, outputs), device=x.device, dtype=x.dtype).permute(0, 3, 1, 2)
     rows = n // clients * out_h * out_w
-    # Tile sizes measured on an H200 at the sizes of fednnnn2020's network; fp32 takes twice the shared memory of bf16.
-    wide = x.dtype == torch.float32
-    block_n, block_k = _power(outputs, 16, 128), _power(taps[0] * taps[1] * channels, 32, 64 if channels < 64 or wide else 128)
-    block_m = 64 if wide or block_n == 128 else 128
+    # Tile sizes measured on an H200 at the sizes of the papers' networks; fp32 takes twice the shared memory of bf16.
+    wide, inner = x.dtype == torch.float32, taps[0] * taps[1] * channels
+    block_m, block_n = 64 if wide else 128, _power(outputs, 16, 128)
+    block_k = 64 if channels >= 64 else _power(inner, 32, 64) if inner <= 64 else 32
     grid = (triton.cdiv(rows, block_m), clients, triton.cdiv(outputs, block_n))
     _product[grid](x, w, bias if bias is not None else w, y, rows, padding[0], padding[1], height, width, out_h, out_w,
-                   channels, outputs, *taps, *stride, bias is not None, _precision(x), block_m, block_n, block_k, num_warps=4,
-                   num_stages=2 if block_k == 128 else 3)
+                   channels, outputs, *taps, *stride, flipped, bias is not None, _precision(x), block_m, block_n, block_k,
+                   num_warps=8 if block_n == 128 and not wide else 4, num_stages=3)
     return y
 
 
-def _out_size(height: int, width: int, taps: tuple[int, int], stride: list[int], padding: list[int]) -> tuple[int, int]:
+def _out_size(height: int, width: int, taps: Sequence[int], stride: list[int], padding: list[int]) -> tuple[int, int]:
     return (height + 2 * padding[0] - taps[0]) // stride[0] + 1, (width + 2 * padding[1] - taps[1]) // stride[1] + 1
 
 
@@ -127,23 +156,21 @@ def _precision(x: Tensor) -> str:
 
 @torch.library.custom_op("askew::client_conv2d", mutates_args=())
 def implicit_gemm_conv(x: Tensor, weight: Tensor, bias: Tensor | None, stride: list[int], padding: list[int]) -> Tensor:
-    """`weight` and `bias` may be fp32 beside lower-precision activations: they are rounded on the way in."""
-    clients, outputs, _, height, width = weight.shape
-    flat = weight.to(x.dtype).permute(0, 3, 4, 2, 1).reshape(clients, -1, outputs).contiguous()
-    return _multiply(x, flat, bias, clients, (height, width), stride, padding)
+    """x [K * B, C, H, W] channels last and weight [K, R, S, C, O] of one type; bias [K, O] of any."""
+    return _multiply(x, weight, bias, stride, padding)
 
 
 @implicit_gemm_conv.register_fake
 def _(x: Tensor, weight: Tensor, bias: Tensor | None, stride: list[int], padding: list[int]) -> Tensor:
     n, _, height, width = x.shape
-    size = _out_size(height, width, (weight.shape[3], weight.shape[4]), stride, padding)
-    return x.new_empty((n, *size, weight.shape[1])).permute(0, 3, 1, 2)
+    size = _out_size(height, width, weight.shape[1:3], stride, padding)
+    return x.new_empty((n, *size, weight.shape[4])).permute(0, 3, 1, 2)
 
 
 @torch.library.custom_op("askew::client_conv2d_backward", mutates_args=())
 def _gradients(x: Tensor, weight: Tensor, dy: Tensor, stride: list[int], padding: list[int],
                want_dx: bool) -> tuple[Tensor, Tensor]:
-    clients, outputs, channels, taps_h, taps_w = weight.shape
+    clients, taps_h, taps_w, channels, outputs = weight.shape
     dy = dy.contiguous(memory_format=torch.channels_last)
     n, _, height, width = x.shape
     out_h, out_w = dy.shape[2:]
@@ -151,24 +178,23 @@ def _gradients(x: Tensor, weight: Tensor, dy: Tensor, stride: list[int], padding
     inner = taps_h * taps_w * channels
     wide = x.dtype == torch.float32
     block_k, block_n = _power(inner, 32, 64 if wide else 128), _power(outputs, 16, 64 if wide else 128)
-    block_m = 64 if wide or channels >= 64 else 128
+    block_m = 64
     tiles = triton.cdiv(inner, block_k) * triton.cdiv(outputs, block_n)
     # Enough programs to fill the chip, few enough that the partial sums stay small.
-    split = max(1, min(64, triton.cdiv(1024, clients * tiles), rows // 512))
-    share = triton.cdiv(triton.cdiv(rows, split), block_m) * block_m
-    dw = torch.empty((split, clients, inner, outputs), device=x.device, dtype=torch.float32)
+    split = max(1, min(64, triton.cdiv(512 if channels >= 64 else 1024, clients * tiles), rows // 512))
+    cells, tile_h, tile_w = _tiling(n // clients, out_h, out_w, block_m)
+    dw = torch.empty((split, *weight.shape), device=x.device, dtype=torch.float32 if split > 1 else weight.dtype)
     _weight_gradient[(tiles, clients * split)](
-        x, dy, dw, rows, padding[0], padding[1], clients, share, height, width, out_h, out_w, channels, outputs, taps_h, taps_w,
-        *stride, split, _precision(x), block_k, block_n, block_m, num_warps=4, num_stages=3)
-    total = dw.sum(dim=0) if split > 1 else dw[0]
-    dweight = total.view(clients, taps_h, taps_w, channels, outputs).permute(0, 4, 3, 1, 2).contiguous()
+        x, dy, dw, n // clients, padding[0], padding[1], clients, triton.cdiv(cells, split), height, width, out_h, out_w, channels,
+        outputs, taps_h, taps_w, *stride, split, _precision(x), block_k, block_n, block_m, tile_h, tile_w,
+        num_warps=8 if 16 < channels < 64 <= block_n and not wide else 4, num_stages=3)
+    dweight = dw.sum(dim=0).to(weight.dtype) if split > 1 else dw[0]
     if want_dx:
         if max(stride) > 1:
             spread = dy.new_zeros((n, *_out_size(height, width, (taps_h, taps_w), [1, 1], padding), outputs)).permute(0, 3, 1, 2)
             spread[:, :, :: stride[0], :: stride[1]] = dy
             dy = spread
-        flipped = weight.to(x.dtype).flip(3, 4).permute(0, 3, 4, 1, 2).reshape(clients, -1, channels).contiguous()
-        dx = _multiply(dy, flipped, None, clients, (taps_h, taps_w), [1, 1], [taps_h - 1 - padding[0], taps_w - 1 - padding[1]])
+        dx = _multiply(dy, weight, None, [1, 1], [taps_h - 1 - padding[0], taps_w - 1 - padding[1]], flipped=True)
     else:
         dx = x.new_empty(0)
     return dx, dweight

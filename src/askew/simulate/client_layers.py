@@ -9,6 +9,7 @@ The examples of K clients lie behind each other as one batch of K * B, so that e
 from __future__ import annotations
 
 import copy
+import itertools
 from typing import Any
 
 import torch
@@ -27,9 +28,12 @@ class ClientConv2d(nn.Module):
         super().__init__()
         self.weight, self.bias = layer.weight, layer.bias
         self.stride, self.padding, self.dilation = layer.stride, layer.padding, layer.dilation
+        self.centred = False  # BatchNorm comes right behind: it takes the bias out again, whose gradient is 0
 
     def forward(self, x: Tensor) -> Tensor:
-        return client_conv2d(x, self.weight, self.bias, self.stride, self.padding, self.dilation)
+        # What rounding makes of that 0 is not worth reading all gradients once more.
+        bias = self.bias.detach() if self.centred and self.bias is not None else self.bias
+        return client_conv2d(x, self.weight, bias, self.stride, self.padding, self.dilation)
 
 
 class ClientLinear(nn.Module):
@@ -178,6 +182,22 @@ class FastLocalResponseNorm(nn.Module):
         return F.local_response_norm(x, self.size, self.alpha, self.beta, self.k)
 
 
+class FastMaxPool2d(nn.Module):
+    """`nn.MaxPool2d` with windows that overlap, on a GPU with kernels of our own. It has no weights, hence no client axis."""
+
+    def __init__(self, layer: nn.MaxPool2d) -> None:
+        super().__init__()
+        self.window, self.stride, self.padding = (_pair(v) for v in (layer.kernel_size, layer.stride, layer.padding))
+        self.ceil = layer.ceil_mode
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.is_cuda and x.ndim == 4:
+            from askew.simulate.pool_kernels import max_pool2d
+
+            return max_pool2d(x.contiguous(memory_format=torch.channels_last), self.window, self.stride, self.padding, self.ceil)
+        return F.max_pool2d(x, self.window, self.stride, self.padding, ceil_mode=self.ceil)
+
+
 class ClientDropout(nn.Module):
     """`KeyedDropout` with one key a client, handed over as a buffer [K]."""
 
@@ -207,6 +227,10 @@ def with_client_axis(module: nn.Module) -> nn.Module | str:
         for name, child in list(parent.named_children()):
             if _has_client_form(child):
                 setattr(parent, name, _client_form(child))
+        if type(parent) is nn.Sequential:
+            for layer, after in itertools.pairwise(parent):
+                if isinstance(layer, ClientConv2d) and isinstance(after, ClientBatchNorm):
+                    layer.centred = True
     return copied
 
 
@@ -219,7 +243,18 @@ def _has_client_form(layer: nn.Module) -> bool:
         return layer.groups == 1 and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
     if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d):
         return layer.affine and layer.track_running_stats and layer.momentum is not None
-    return type(layer) in (nn.Linear, nn.LocalResponseNorm, KeyedDropout) or _is_client_form(layer)
+    return type(layer) in (nn.Linear, nn.LocalResponseNorm, KeyedDropout) or _is_client_form(layer) or _overlaps(layer)
+
+
+def _overlaps(layer: nn.Module) -> bool:
+    """Max pooling of which a pixel lies in several windows: compilers make slow code of its gradient."""
+    return (type(layer) is nn.MaxPool2d and not layer.return_indices and _pair(layer.dilation) == (1, 1)
+            and any(window > step for window, step in zip(_pair(layer.kernel_size), _pair(layer.stride), strict=True)))
+
+
+def _pair(value: Any) -> tuple[int, int]:
+    height, width = (value, value) if isinstance(value, int) else value
+    return height, width
 
 
 def _is_client_form(layer: nn.Module) -> bool:
@@ -238,5 +273,7 @@ def _client_form(layer: nn.Module) -> nn.Module:
         return ClientBatchNorm(layer)
     if isinstance(layer, nn.LocalResponseNorm):
         return FastLocalResponseNorm(layer)
+    if isinstance(layer, nn.MaxPool2d):
+        return FastMaxPool2d(layer)
     assert isinstance(layer, KeyedDropout)
     return ClientDropout(layer, torch.zeros(1, dtype=torch.int64))
