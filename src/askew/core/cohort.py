@@ -13,6 +13,7 @@ from torch import Tensor
 
 from askew.core.transform import Params
 
+_BLOCK = 4096
 LONGEST = 1.8e19  # an update whose square is beyond float32 has diverged
 
 
@@ -126,6 +127,13 @@ class Cohort:
 
 def squared_lengths(updates: Mapping[str, Tensor]) -> Tensor:
     """[clients, tensors] squared norms of stacked updates, in float64."""
-    # Taken in float64 on a CPU; a GPU would first write a copy of that type, and adds up pairwise, which is nearly as good.
-    lengths = [torch.linalg.vector_norm(u.reshape(len(u), -1), dim=1, dtype=None if u.is_cuda else torch.float64) for u in updates.values()]
-    return torch.stack(lengths, dim=1).double().square()
+    return torch.stack([_squares(u.reshape(len(u), -1)) for u in updates.values()], dim=1)
+
+
+def _squares(rows: Tensor) -> Tensor:
+    """Of each row; a GPU adds up pairwise, a CPU one after the other, which is exact enough over some thousands at a time."""
+    if rows.is_cuda:
+        return torch.linalg.vector_norm(rows, dim=1).double().square()
+    whole = rows.shape[1] // _BLOCK * _BLOCK
+    blocks = torch.linalg.vector_norm(rows[:, :whole].unflatten(1, (-1, _BLOCK)), dim=2).double().square().sum(dim=1)
+    return blocks + torch.linalg.vector_norm(rows[:, whole:], dim=1, dtype=torch.float64).square()
