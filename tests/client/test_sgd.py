@@ -29,6 +29,16 @@ def test_momentum_by_hand(client):
     assert steps == pytest.approx([-0.1, -0.15, -0.075])
 
 
+def test_nesterov_by_hand(client):
+    """momentum 0.5, gradients 1, 1: v = 1, 1.5; steps -0.1 (1 + 0.5) and -0.1 (1 + 0.75)."""
+    piece, ctx = sgd(0.1, momentum=0.5, nesterov=True), client()
+    state, steps = piece.init(ctx.params), []
+    for g in (1.0, 1.0):
+        u, state = piece.update({"w": torch.tensor([g])}, state, ctx)
+        steps.append(float(u["w"]))
+    assert steps == pytest.approx([-0.15, -0.175])
+
+
 def test_the_rate_decays_by_the_round_not_by_the_step(client, act):
     """lr 0.4, decay 0.5: rates 0.4, 0.2, 0.1 in rounds 1, 2, 3."""
     rates = [act(sgd(0.4, lr_decay=0.5), (-1,), client(round=completed))[0] for completed in range(3)]
@@ -45,6 +55,7 @@ def test_the_rate_drops_after_the_named_rounds(client, act):
 
 @pytest.mark.parametrize("settings", [
     {}, {"weight_decay": 0.05}, {"momentum": 0.9}, {"momentum": 0.5, "weight_decay": 0.1},
+    {"momentum": 0.9, "weight_decay": 0.1, "nesterov": True},
 ])
 def test_twenty_steps_equal_torch_optim_sgd(settings):
     generator = torch.Generator().manual_seed(3)
@@ -69,6 +80,7 @@ def test_twenty_steps_equal_torch_optim_sgd(settings):
     ({"weight_decay": -0.1}, "sgd: weight_decay must not be negative"),
     ({"momentum": 1.0}, r"sgd: momentum must be in \[0, 1\), got 1.0"),
     ({"lr_decay": 0.0}, r"sgd: lr_decay must be in \(0, 1\], got 0.0"),
+    ({"nesterov": True}, "sgd: nesterov=True needs a momentum above 0"),
     ({"lr": "fast"}, "sgd: lr must be float, not 'fast'"),
 ])
 def test_values_out_of_range_are_refused(arguments, message):

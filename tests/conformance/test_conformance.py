@@ -22,9 +22,11 @@ PIECES = {
     "client": {
         "add_gradient_noise": ["add_gradient_noise(std=0.1)", "add_gradient_noise(std=0.0)"],
         "add_proximal": ["add_proximal(mu=0.5)"],
+        "clip_gradient": ["clip_gradient(length=0.5)", "clip_gradient(length=inf)"],
         "project_to_ball": ["project_to_ball(radius=1.0)", "project_to_ball(radius=1.0, centre='start')",
                             "project_to_ball(radius=inf)"],
-        "sgd": ["sgd(lr=0.1)", "sgd(lr=0.1, momentum=0.9, weight_decay=0.01, lr_decay=0.9, lr_drops=[1, 2])"],
+        "sgd": ["sgd(lr=0.1)", "sgd(lr=0.1, momentum=0.9, weight_decay=0.01, lr_decay=0.9, lr_drops=[1, 2])",
+                "sgd(lr=0.1, momentum=0.9, nesterov=True)"],
     },
     "upload": {"quantize": ["quantize(bits=4)", "quantize(bits=4, what='update')", "quantize(bits=32)"]},
     "server": {

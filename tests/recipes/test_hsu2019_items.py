@@ -206,3 +206,9 @@ def test_claims_of_figures_3_4_and_6():
     assert decisions(ITEMS["figure6-c0.05-e1"], {**points, "beta=0.99, lr=0.001": 60.0}) == [True]
     assert decisions(ITEMS["figure6-c0.05-e1"], {**points, "beta=0.7, lr=0.03": 60.0}) == [False]
     assert decisions(ITEMS["figure6-c0.05-e1"], {}) == [None]
+
+
+def test_the_claim_of_the_abstract():
+    assert decisions(ITEMS["abstract"], {"FedAvg": 30.1, "FedAvgM": 76.9}) == [True]
+    assert decisions(ITEMS["abstract"], {"FedAvg": 60.0, "FedAvgM": 76.9}) == [False]
+    assert decisions(ITEMS["abstract"], {"FedAvg": 60.0}) == [None]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,6 +53,19 @@ def test_claims_say_whether_they_hold(page: str) -> None:
     assert "| Skew costs accuracy | section 1 | yes (learning) |" in page
     assert "| Skew helps | section 2 | **no** (learning) |" in page
     assert "| It converges | section 3 | not measured (unrun) |" in page
+
+
+def test_many_rows_without_a_number_are_only_counted(measured: Measured, tmp_path: Path) -> None:
+    item = measured.items["lengths"]
+    unknown = tuple(replace(row, recipes=tuple(r.replace(rounds=99) for r in row.recipes), name=f"{row.name} {k}")
+                    for k in range(9) for row in item.rows)
+    mixed = replace(item, rows=(*item.rows, *unknown), claims=())
+    (tmp_path / "docs").mkdir()
+    write_pages(measured.folder, tmp_path / "docs", {PAPER: [mixed]})
+    text = section((tmp_path / "docs" / "papers" / f"{PAPER}.md").read_text(), "lengths")
+    assert f"{len(unknown)} of {len(mixed.rows)} rows are not measured yet." in text
+    assert all(f"| {row.name} |" in text for row in item.rows)
+    assert "| not measured |" not in text
 
 
 @pytest.mark.usefixtures("printed_numbers")

@@ -18,8 +18,8 @@ from askew.core.transform import Context, Params, State, Transform
 
 @piece("client")
 def sgd(lr: float = 0.1, momentum: float = 0.0, weight_decay: float = 0.0, lr_decay: float = 1.0,
-        lr_drops: Sequence[int] = (), lr_drop: float = 0.1) -> Transform:
-    """g <- gradient + weight_decay w;  v <- momentum v + g;  update: -rate v.
+        lr_drops: Sequence[int] = (), lr_drop: float = 0.1, nesterov: bool = False) -> Transform:
+    """g <- gradient + weight_decay w;  v <- momentum v + g;  update: -rate v, or -rate (g + momentum v) in Nesterov's form.
 
     The same maths as `torch.optim.SGD`. The momentum starts from 0 in each round, since a client keeps no state.
 
@@ -30,6 +30,7 @@ def sgd(lr: float = 0.1, momentum: float = 0.0, weight_decay: float = 0.0, lr_de
         lr_decay: the rate is multiplied by this after each round (zhao2018: 0.995 or 0.992).
         lr_drops: rounds after which the rate is multiplied by `lr_drop` (fedcd2020's notebook: 25, 50, 75).
         lr_drop: the factor of these drops.
+        nesterov: look ahead by one more step of the momentum, in torch's form.
 
     Example:
         lr 0.1, weight_decay 0.5, w = 2, gradient 1: the update is -0.1 (1 + 0.5 * 2) = -0.2.
@@ -42,6 +43,8 @@ def sgd(lr: float = 0.1, momentum: float = 0.0, weight_decay: float = 0.0, lr_de
     if isinstance(lr_decay, float | int) and not 0 < lr_decay <= 1:
         raise AskewError(f"sgd: lr_decay must be in (0, 1], got {lr_decay}")
     with_momentum = isinstance(momentum, Tensor) or momentum > 0
+    if nesterov and not with_momentum:
+        raise AskewError("sgd: nesterov=True needs a momentum above 0, got 0.0")
     with_decay = isinstance(weight_decay, Tensor) or weight_decay > 0
 
     def init(params: Params) -> State:
@@ -60,7 +63,8 @@ def sgd(lr: float = 0.1, momentum: float = 0.0, weight_decay: float = 0.0, lr_de
         if with_decay:
             u = {name: g + weight_decay * ctx.params[name] for name, g in u.items()}
         if with_momentum:
-            u = state = {name: momentum * state[name] + g for name, g in u.items()}
+            state = {name: momentum * state[name] + g for name, g in u.items()}
+            u = {name: g + momentum * state[name] for name, g in u.items()} if nesterov else state
         return {name: -rate * g for name, g in u.items()}, state
 
     def add_to(params: Params, u: Params, ctx: Context) -> None:

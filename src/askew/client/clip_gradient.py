@@ -1,0 +1,41 @@
+"""Gradients that are too long are shortened: training without normalisation layers can explode otherwise.
+
+References:
+    Pascanu, Mikolov and Bengio 2013, On the difficulty of training recurrent neural networks, algorithm 1. ozdayi2020 does
+    not mention it; a related program of its authors (TinfoilHat0/Defending-Against-Backdoors-with-Robust-Learning-Rate)
+    clips to 10, "to prevent exploding gradients".
+"""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor
+
+from askew.core.errors import AskewError
+from askew.core.registry import piece
+from askew.core.transform import Context, Params, State, Transform, norm
+
+
+@piece("client")
+def clip_gradient(length: float) -> Transform:
+    """gradient <- gradient * min(1, length / (||gradient|| + 1e-6)), the norm over all weights together.
+
+    The same maths as `torch.nn.utils.clip_grad_norm_`.
+
+    Args:
+        length: the longest gradient that stays as it is; infinity leaves all as they are.
+
+    Example:
+        length 5, gradient (6, 8) with norm 10: it becomes (3, 4).
+    """
+    if isinstance(length, float | int) and not length > 0:
+        raise AskewError(f"clip_gradient: length must be positive, got {length}")
+    if not isinstance(length, Tensor) and math.isinf(length):
+        return Transform(lambda u, state, ctx: (u, state), acts_on="raw")
+
+    def update(u: Params, state: State, ctx: Context) -> tuple[Params, State]:
+        shrink = (length / (norm(u) + 1e-6)).clamp(max=1.0)
+        return {name: g * shrink for name, g in u.items()}, state
+
+    return Transform(update, acts_on="raw")
