@@ -7,6 +7,7 @@ from torch import nn
 import askew
 from askew.core.population import Ownership, Population
 from askew.simulate.batched import CannotBatch, batched_network
+from askew.simulate.client_conv import client_conv2d, taps_as_channels
 from askew.simulate.dropout import key_dropouts
 from askew.simulate.engines import ENGINES, make_engine
 from askew.simulate.graphed import _bucket
@@ -245,3 +246,21 @@ def test_a_layer_may_bring_its_own_client_axis():
 @pytest.mark.parametrize(("active", "size"), [(100, 100), (51, 100), (50, 50), (26, 50), (25, 25), (14, 25), (13, 13), (5, 7), (1, 4)])
 def test_few_sizes_of_graphs(active, size):
     assert _bucket(active, 100) == size
+
+
+@pytest.mark.parametrize(("channels", "taps", "stride", "padding"), [
+    (1, (5, 5), (1, 1), (2, 2)), (3, (5, 5), (1, 1), (2, 2)), (3, (3, 3), (2, 2), (1, 1)), (1, (10, 4), (1, 1), (0, 0)),
+    (2, (3, 4), (2, 3), (0, 2))])
+def test_taps_of_a_row_as_channels_are_the_same_convolution(channels, taps, stride, padding):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(6, channels, 12, 11, generator=generator)
+    weight = torch.randn(2, 7, channels, *taps, generator=generator).requires_grad_()
+    bias = torch.randn(2, 7, generator=generator)
+    expected = client_conv2d(x, weight, bias, stride, padding, (1, 1))
+    wide, narrow, *rest = taps_as_channels(x, weight, stride, padding)
+    assert narrow.shape[4] == 1
+    assert narrow.shape[2] == wide.shape[1] == {4: 4, 5: 8, 8: 8, 9: 16, 15: 16}[channels * taps[1]]
+    got = client_conv2d(wide, narrow, bias, *rest, (1, 1))
+    torch.testing.assert_close(got, expected)
+    dy = torch.randn(expected.shape, generator=generator)
+    torch.testing.assert_close(torch.autograd.grad(got, weight, dy)[0], torch.autograd.grad(expected, weight, dy)[0])
