@@ -84,6 +84,7 @@ def test_networks_and_inputs():
     recipes = {key: task.base for key, task in zhao2018.TASKS.items()}
     assert [recipe.model.name for recipe in recipes.values()] == ["mcmahan_mnist_cnn", "mcmahan_cifar_cnn", "hello_edge_cnn"]
     assert recipes["cifar10"].preprocess[0].name == "tf_cifar"  # the tutorial's 24x24 crops
+    assert recipes["mnist"].preprocess[0].name == "normalise"
 
 
 def test_numbers_as_printed():

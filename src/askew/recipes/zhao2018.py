@@ -53,8 +53,10 @@ def _base(data: str, model: str, lr: float, decay: float, batch_size: int, prepr
 
 
 TASKS = {
-    "mnist": _Task("MNIST", _base("mnist()", "mcmahan_mnist_cnn()", 0.01, 0.995, 100), 10, ("conv1", "conv2", "fc1", "fc2"),
-                   "Pixels are divided by 255, not normalised further."),
+    "mnist": _Task("MNIST", _base("mnist()", "mcmahan_mnist_cnn()", 0.01, 0.995, 100, ("normalise()",)), 10,
+                   ("conv1", "conv2", "fc1", "fc2"),
+                   "Pixels are normalised to mean 0 and variance 1, of which the paper says nothing. Merely divided by 255, clients "
+                   "with one digit learn far more slowly (34% instead of 62% after ten rounds, 84% after 499, where the paper has 92%)."),
     "cifar10": _Task("CIFAR-10", _base("cifar10()", "mcmahan_cifar_cnn()", 0.1, 0.992, 100, ("tf_cifar()",)), 10,
                      ("conv1", "conv2", "fc1", "fc2", "fc3"),
                      "Network and input pipeline (24x24 crops, flips, brightness, contrast, each image standardised) are those of "
