@@ -1,5 +1,9 @@
 """The engine for GPUs equals the reference: on a CPU its fixed buffers, padding, keys and idle clients, on a GPU its graphs, too."""
 
+import shutil
+import sysconfig
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -10,6 +14,7 @@ from askew.simulate.sequential import Sequential
 from askew.simulate.task import build_task
 from askew.simulate.vectorised import Vectorised
 
+COMPILES = shutil.which("g++") is not None and (Path(sysconfig.get_paths()["include"]) / "Python.h").is_file()
 on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 WAYS = [pytest.param("cpu", False, id="cpu"), pytest.param("cuda", False, id="cuda", marks=on_a_gpu),
         pytest.param("cuda", True, id="cuda, compiled", marks=on_a_gpu)]
@@ -51,6 +56,14 @@ def relative(a, b):
 def test_the_graphed_engine_equals_the_reference(name, device, compiled):
     reference = trained(RECIPES[name], "cpu", Sequential)
     assert relative(reference, trained(RECIPES[name], device, Vectorised, graphed=True, compiled=compiled)) < 1e-4
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not COMPILES, reason="torch compiles for CPUs with g++ and Python's headers, which are not installed")
+@pytest.mark.parametrize("name", ["unequal sizes", "clipped, with momentum", "fedcd"])
+def test_compiled_for_a_cpu_it_is_the_same(name):
+    reference = trained(RECIPES[name], "cpu", Sequential, rounds=2)
+    assert relative(reference, trained(RECIPES[name], "cpu", Vectorised, rounds=2, graphed=True, compiled=True)) < 1e-4
 
 
 @pytest.mark.parametrize("name", ["equal sizes", "augmented", "fedcd", "batch norm, unequal sizes"])
