@@ -55,6 +55,19 @@ def test_claims_say_whether_they_hold(page: str) -> None:
     assert "| It converges | section 3 | not measured (unrun) |" in page
 
 
+def test_a_claim_about_a_run_that_diverged_stays_open(measured: Measured, tmp_path: Path) -> None:
+    learning = measured.items["learning"]
+    wild = replace(learning, name="wild", rows=(learning.rows[0], replace(learning.rows[1], recipes=tuple(
+        recipe.with_setting("sgd.lr", 1e6) for recipe in learning.rows[1].recipes))))
+    results = Results(tmp_path / "results", "full")
+    reproduce([wild], results, seeds=1, work=tmp_path / "work", engine="vectorised")
+    (tmp_path / "docs").mkdir()
+    write_pages(tmp_path / "results", tmp_path / "docs", {PAPER: [wild]})
+    page = (tmp_path / "docs" / "papers" / f"{PAPER}.md").read_text()
+    assert "| Skew costs accuracy | section 1 | open: runs diverged (wild) |" in page
+    assert "| one class each | 1 diverged |" in page
+
+
 def test_many_rows_without_a_number_are_only_counted(measured: Measured, tmp_path: Path) -> None:
     item = measured.items["lengths"]
     unknown = tuple(replace(row, recipes=tuple(r.replace(rounds=99) for r in row.recipes), name=f"{row.name} {k}")
