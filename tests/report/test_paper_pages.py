@@ -58,7 +58,7 @@ def test_claims_say_whether_they_hold(page: str) -> None:
 def test_a_claim_about_a_run_that_diverged_stays_open(measured: Measured, tmp_path: Path) -> None:
     learning = measured.items["learning"]
     wild = replace(learning, name="wild", rows=(learning.rows[0], replace(learning.rows[1], recipes=tuple(
-        recipe.with_setting("sgd.lr", 1e6) for recipe in learning.rows[1].recipes))))
+        recipe.with_setting("sgd.lr", 1e38) for recipe in learning.rows[1].recipes))))
     results = Results(tmp_path / "results", "full")
     reproduce([wild], results, seeds=1, work=tmp_path / "work", engine="vectorised")
     (tmp_path / "docs").mkdir()
