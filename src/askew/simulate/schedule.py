@@ -60,7 +60,7 @@ class _Frame:
     steps: tuple[int, ...]
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=2)  # whole chunks, and a last smaller one: more would only hold memory
 def _frame(sizes: tuple[int, ...], epochs: int, batch_size: int, device: torch.device) -> _Frame:
     most = max(sizes)
     batch = batch_size or most
