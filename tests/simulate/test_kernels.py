@@ -51,10 +51,11 @@ def test_local_response_normalisation_equals_torch(channels, size, alpha, dtype)
         assert error < (1e-5 if dtype == torch.float32 else 1e-2), float(error)
 
 
-@pytest.mark.parametrize(("channels", "size", "window", "stride", "padding", "ceil"), [
-    (64, 24, 3, 2, 1, False), (64, 24, 3, 2, 0, True), (5, 9, 3, 2, 0, True), (70, 10, 3, 1, 1, False), (16, 11, 5, 3, 2, True)])
+@pytest.mark.parametrize(("channels", "size", "window", "padding", "ceil"), [
+    (64, 24, 3, 1, False), (64, 24, 3, 0, True), (5, 9, 3, 0, True), (70, 10, 2, 0, False), (16, 11, 5, 2, True), (32, 7, 2, 1, True)])
+@pytest.mark.parametrize("rectify", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_overlapping_max_pooling_equals_torch(channels, size, window, stride, padding, ceil, dtype):
+def test_max_pooling_equals_torch(channels, size, window, padding, ceil, rectify, dtype):
     """Whole numbers, so that many values are equal: the first of them takes the gradient."""
     import torch.nn.functional as F
 
@@ -63,8 +64,9 @@ def test_overlapping_max_pooling_equals_torch(channels, size, window, stride, pa
     generator = torch.Generator("cuda").manual_seed(0)
     x = torch.randint(-3, 4, (6, channels, size, size), device="cuda", generator=generator).to(dtype)
     x = x.contiguous(memory_format=torch.channels_last).requires_grad_()
-    y = max_pool2d(x, (window,) * 2, (stride,) * 2, (padding,) * 2, ceil)
-    expected = F.max_pool2d(x, window, stride, padding, ceil_mode=ceil)
+    y = max_pool2d(x, (window,) * 2, (padding,) * 2, ceil, rectify)
+    expected = F.max_pool2d(x, window, 2, padding, ceil_mode=ceil)
+    expected = F.relu(expected) if rectify else expected
     assert torch.equal(y, expected)
     dy = torch.randint(-3, 4, y.shape, device="cuda", generator=generator).to(dtype)  # sums of these are exact
     assert torch.equal(torch.autograd.grad(y, x, dy)[0], torch.autograd.grad(expected, x, dy)[0])

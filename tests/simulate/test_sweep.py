@@ -69,3 +69,26 @@ def test_one_that_diverges_does_not_stop_the_others():
     assert "lower the learning rate" in (outcomes[1].diverged or "")
     assert [o.diverged is None for o in outcomes] == [True, False, True]
     same(askew.run(recipes[2], engine="sequential"), outcomes[2].result)
+
+
+def test_a_warm_up_that_configurations_share_is_trained_once(monkeypatch):
+    from askew.recipes import data_sharing
+    from askew.simulate.task import Task
+
+    trained = []
+    plain = Task.train_pooled
+
+    def counted(self, *args, **options):
+        trained.append(self.recipe.name)
+        return plain(self, *args, **options)
+
+    base = BASE.replace(hold_out=0.2, rounds=1)
+    recipes = [data_sharing(base, alpha=alpha, warm_up_until=0.99).with_setting("warm_up.epochs", 2).replace(name=f"{alpha} {use}",
+                                                                                                          hold_out_use=use)
+               for alpha, use in ((0.2, 100), (0.8, 100), (0.8, 60))]
+    alone = [askew.run(recipe, engine="sequential") for recipe in recipes]
+    monkeypatch.setattr(Task, "train_pooled", counted)
+    outcomes = sweep(recipes, engine="vectorised")
+    assert trained == ["0.2 100"] * 2 + ["0.8 60"] * 2  # two epochs each
+    for one, outcome in zip(alone, outcomes, strict=True):
+        same(one, outcome.result)

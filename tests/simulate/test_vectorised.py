@@ -264,3 +264,11 @@ def test_taps_of_a_row_as_channels_are_the_same_convolution(channels, taps, stri
     torch.testing.assert_close(got, expected)
     dy = torch.randn(expected.shape, generator=generator)
     torch.testing.assert_close(torch.autograd.grad(got, weight, dy)[0], torch.autograd.grad(expected, weight, dy)[0])
+
+
+@pytest.mark.parametrize(("jobs", "at_most", "sizes"), [(12, 5, [4, 4, 4]), (12, 12, [12]), (7, 5, [4, 3]), (1, 5, [1])])
+def test_chunks_are_about_equally_large(jobs, at_most, sizes):
+    task = build_task(askew.Recipe(population=f"iid(clients={jobs})", batch_size=16))
+    engine = Vectorised(task, chunk_jobs=at_most)
+    start = initial_model(task)
+    assert [len(chunk.jobs) for chunk in engine.train({0: start}, [Job(0, k) for k in range(jobs)], 0)] == sizes

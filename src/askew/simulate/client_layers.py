@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import math
 from typing import Any
 
 import torch
@@ -19,6 +20,8 @@ from torch import Tensor, nn
 from askew.core import rng
 from askew.simulate.client_conv import client_conv2d
 from askew.simulate.dropout import KeyedDropout
+
+MOST_POOLED = 127  # pixels in a window: the kernels keep in one byte which was the largest
 
 
 class ClientConv2d(nn.Module):
@@ -183,19 +186,21 @@ class FastLocalResponseNorm(nn.Module):
 
 
 class FastMaxPool2d(nn.Module):
-    """`nn.MaxPool2d` with windows that overlap, on a GPU with kernels of our own. It has no weights, hence no client axis."""
+    """`nn.MaxPool2d` with a stride of 2, on a GPU with kernels of our own. It has no weights, hence no client axis."""
 
     def __init__(self, layer: nn.MaxPool2d) -> None:
         super().__init__()
         self.window, self.stride, self.padding = (_pair(v) for v in (layer.kernel_size, layer.stride, layer.padding))
         self.ceil = layer.ceil_mode
+        self.rectify = False  # with the ReLU that stood behind
 
     def forward(self, x: Tensor) -> Tensor:
         if x.is_cuda and x.ndim == 4:
             from askew.simulate.pool_kernels import max_pool2d
 
-            return max_pool2d(x.contiguous(memory_format=torch.channels_last), self.window, self.stride, self.padding, self.ceil)
-        return F.max_pool2d(x, self.window, self.stride, self.padding, ceil_mode=self.ceil)
+            return max_pool2d(x.contiguous(memory_format=torch.channels_last), self.window, self.padding, self.ceil, self.rectify)
+        y = F.max_pool2d(x, self.window, self.stride, self.padding, ceil_mode=self.ceil)
+        return F.relu(y) if self.rectify else y
 
 
 class ClientDropout(nn.Module):
@@ -228,10 +233,18 @@ def with_client_axis(module: nn.Module) -> nn.Module | str:
             if _has_client_form(child):
                 setattr(parent, name, _client_form(child))
         if type(parent) is nn.Sequential:
-            for layer, after in itertools.pairwise(parent):
-                if isinstance(layer, ClientConv2d) and isinstance(after, ClientBatchNorm):
-                    layer.centred = True
+            _join_neighbours(parent)
     return copied
+
+
+def _join_neighbours(layers: nn.Sequential) -> None:
+    """Layers of which one need not do what the next undoes, or can do what the next does."""
+    for (_, layer), (name, after) in itertools.pairwise(list(layers.named_children())):
+        if isinstance(layer, ClientConv2d) and isinstance(after, ClientBatchNorm):
+            layer.centred = True
+        if isinstance(layer, FastMaxPool2d) and type(after) is nn.ReLU:
+            layer.rectify = True
+            setattr(layers, name, nn.Identity())
 
 
 def _has_own_weights(layer: nn.Module) -> bool:
@@ -243,13 +256,13 @@ def _has_client_form(layer: nn.Module) -> bool:
         return layer.groups == 1 and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
     if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d):
         return layer.affine and layer.track_running_stats and layer.momentum is not None
-    return type(layer) in (nn.Linear, nn.LocalResponseNorm, KeyedDropout) or _is_client_form(layer) or _overlaps(layer)
+    return type(layer) in (nn.Linear, nn.LocalResponseNorm, KeyedDropout) or _is_client_form(layer) or _has_fast_form(layer)
 
 
-def _overlaps(layer: nn.Module) -> bool:
-    """Max pooling of which a pixel lies in several windows: compilers make slow code of its gradient."""
+def _has_fast_form(layer: nn.Module) -> bool:
+    """Max pooling of which compilers make slow code, and for which there are kernels."""
     return (type(layer) is nn.MaxPool2d and not layer.return_indices and _pair(layer.dilation) == (1, 1)
-            and any(window > step for window, step in zip(_pair(layer.kernel_size), _pair(layer.stride), strict=True)))
+            and _pair(layer.stride) == (2, 2) and math.prod(_pair(layer.kernel_size)) <= MOST_POOLED)
 
 
 def _pair(value: Any) -> tuple[int, int]:

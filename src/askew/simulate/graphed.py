@@ -77,6 +77,7 @@ class GraphedSteps:
         self.device = x.device
         self._inputs = self._compile(self._gather)
         self._forward = self._compile(self._losses(network))
+        self._fill, self._updates = self._compile(_fill), self._compile(_updates)
         self._numbers: set[int] = {0} if varies else set()  # of clients, so far
         self._pool = torch.cuda.graph_pool_handle() if self.device.type == "cuda" else None  # graphs run one after the other
         self._made: dict[Any, dict[int, tuple[Buffers, Graphs]]] = {}  # shape of work -> clients there is room for -> memory
@@ -127,6 +128,12 @@ class GraphedSteps:
         return ({name: v[:clients] for name, v in mine.params.items()}, {name: v[:clients] for name, v in mine.buffers.items()},
                 mine.totals[:clients])
 
+    def updates(self, params: Params, start: Params) -> tuple[Params, Tensor]:
+        """How far the weights [J, ...] have come from their start, and the squared lengths [J, tensors] of that."""
+        self._numbers.add(len(next(iter(params.values()))))
+        with torch._dynamo.config.patch(recompile_limit=_VARIANTS):
+            return self._updates({name: self._mark(v) for name, v in params.items()}, {name: self._mark(v) for name, v in start.items()})
+
     def _memory(self, shape: Any, start: Params, start_buffers: Params, step: BatchedStep, examples: Tensor, counts: Tensor,
                 streams: Tensor) -> tuple[Buffers, Graphs]:
         """Memory of an earlier chunk of this shape if it is large enough and not wastefully so, else new."""
@@ -156,8 +163,10 @@ class GraphedSteps:
     def _load(self, mine: Buffers, start: Params, start_buffers: Params, step: BatchedStep, examples: Tensor, counts: Tensor,
               streams: Tensor, round: int) -> None:
         clients = len(streams)
-        for own, given in ((mine.params, start), (mine.low, start), (mine.start, start), (mine.buffers, start_buffers),
-                           (mine.rates, step.varying)):
+        weights = [{name: self._mark(v[:clients]) for name, v in own.items()} for own in (mine.params, mine.low, mine.start)]
+        with torch._dynamo.config.patch(recompile_limit=_VARIANTS):
+            self._fill(weights, {name: self._mark(v) for name, v in start.items()})
+        for own, given in ((mine.buffers, start_buffers), (mine.rates, step.varying)):
             if own:
                 targets = [v[:clients] for v in own.values()]
                 torch._foreach_copy_(targets, [given[name].expand_as(v) for name, v in zip(own, targets, strict=True)])
@@ -250,6 +259,17 @@ class GraphedSteps:
         if self.compiled and self.any_number and len(self._numbers) > 1 and len(v) > 1:
             torch._dynamo.mark_dynamic(v, 0)
         return v
+
+
+def _fill(memories: list[Params], start: Params) -> None:
+    for own in memories:
+        for name, v in own.items():
+            v.copy_(start[name].expand_as(v))
+
+
+def _updates(params: Params, start: Params) -> tuple[Params, Tensor]:
+    updates = {name: v - start[name] for name, v in params.items()}
+    return updates, torch.stack([v.square().flatten(1).sum(dim=1) for v in updates.values()], dim=1).double()
 
 
 def _kernels(like: Tensor, clients: int) -> Tensor:

@@ -56,7 +56,9 @@ class Planner:
         jobs = [(i, job) for i, lane in enumerate(lanes) for job in lane.jobs]
         sizes = {(i, job.client): int(lanes[i].task.population.sizes[job.client]) for i, job in jobs}
         jobs.sort(key=lambda at: -_steps(sizes[at[0], at[1].client], recipe.epochs, recipe.batch_size))  # stable
-        parts = [jobs[low : low + self.chunk_jobs] for low in range(0, len(jobs), self.chunk_jobs)]
+        chunks = -(-len(jobs) // self.chunk_jobs)
+        size = -(-len(jobs) // max(1, chunks))  # equally large: a small one at the end would leave a device idle
+        parts = [jobs[low : low + size] for low in range(0, len(jobs), max(1, size))]
         return [self._chunk(lanes, part, [sizes[i, job.client] for i, job in part]) for part in parts]
 
     def _chunk(self, lanes: Sequence[Lane], jobs: list[tuple[int, Job]], sizes: list[int]) -> Layout:

@@ -48,16 +48,17 @@ class Simulation:
 
     Args:
         ahead: hand over the next round early; by default on GPUs.
+        start: what `initial_model` gives for the task, where it is known.
     """
 
-    def __init__(self, task: Task, engine: Engine, ahead: bool | None = None) -> None:
+    def __init__(self, task: Task, engine: Engine, ahead: bool | None = None, start: ModelState | None = None) -> None:
         self.task = task
         self.engine = engine
         self._runs_ahead = task.device.type != "cpu" if ahead is None else ahead
         self._next: Launched | None = None
         self.round = 0
         self.last_record: Record = {}
-        start = initial_model(task)
+        start = initial_model(task) if start is None else start
         self.models: dict[int, GlobalModel] = {0: GlobalModel(start, task.server.init(start.params))}
         self.pool_state = task.pool.init(task.num_clients)
         self._setting = Setting(

@@ -25,34 +25,50 @@ MOST_CHANNELS = 256  # all channels of a pixel lie in one tile
 
 
 @triton.jit
+def _band(BEFORE: tl.constexpr, AFTER: tl.constexpr, BC: tl.constexpr):
+    """[j, c]: whether c's window holds j."""
+    apart = tl.arange(0, BC)[:, None] - tl.arange(0, BC)[None, :]
+    return ((apart >= -BEFORE) & (apart <= AFTER)).to(tl.float32)
+
+
+@triton.jit
+def _sums(v, band, PRECISION: tl.constexpr):
+    if PRECISION == "bf16":  # no coarser than what the result is rounded to
+        return tl.dot(v.to(tl.bfloat16), band.to(tl.bfloat16))
+    else:
+        return tl.dot(v, band, input_precision=PRECISION)
+
+
+@triton.jit
 def _forward(x, y, N, C: tl.constexpr, BEFORE: tl.constexpr, AFTER: tl.constexpr, SCALE, BETA, K, PRECISION: tl.constexpr,
-             BM: tl.constexpr, BC: tl.constexpr):
-    rows = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
+             TILES: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr):
     c = tl.arange(0, BC)
-    at = rows[:, None] * C + c[None, :]
-    real = (rows < N)[:, None] & (c < C)[None, :]
-    a = tl.load(x + at, mask=real, other=0.0).to(tl.float32)
-    near = ((c[:, None] - c[None, :] >= -BEFORE) & (c[:, None] - c[None, :] <= AFTER)).to(tl.float32)  # [j, c]
-    s = K + SCALE * tl.dot(a * a, near, input_precision=PRECISION)
-    tl.store(y + at, (a * tl.exp2(-BETA * tl.log2(s))).to(y.dtype.element_ty), mask=real)
+    near = _band(BEFORE, AFTER, BC)
+    for i in range(TILES):
+        rows = (tl.program_id(0).to(tl.int64) * TILES + i) * BM + tl.arange(0, BM)
+        at = rows[:, None] * C + c[None, :]
+        real = (rows < N)[:, None] & (c < C)[None, :]
+        a = tl.load(x + at, mask=real, other=0.0).to(tl.float32)
+        s = K + SCALE * _sums(a * a, near, PRECISION)
+        tl.store(y + at, (a * tl.exp2(-BETA * tl.log2(s))).to(y.dtype.element_ty), mask=real)
 
 
 @triton.jit
 def _backward(x, dy, dx, N, C: tl.constexpr, BEFORE: tl.constexpr, AFTER: tl.constexpr, SCALE, BETA, K, PRECISION: tl.constexpr,
-              BM: tl.constexpr, BC: tl.constexpr):
-    rows = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
+              TILES: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr):
     c = tl.arange(0, BC)
-    at = rows[:, None] * C + c[None, :]
-    real = (rows < N)[:, None] & (c < C)[None, :]
-    a = tl.load(x + at, mask=real, other=0.0).to(tl.float32)
-    g = tl.load(dy + at, mask=real, other=0.0).to(tl.float32)
-    apart = c[:, None] - c[None, :]
-    near = ((apart >= -BEFORE) & (apart <= AFTER)).to(tl.float32)  # [j, c]: whether c's window holds j
-    back = ((apart >= -AFTER) & (apart <= BEFORE)).to(tl.float32)  # [c, j]
-    s = K + SCALE * tl.dot(a * a, near, input_precision=PRECISION)
-    power = tl.exp2(-BETA * tl.log2(s))
-    spread = tl.dot(g * a * power / s, back, input_precision=PRECISION)
-    tl.store(dx + at, (g * power - 2.0 * SCALE * BETA * a * spread).to(dx.dtype.element_ty), mask=real)
+    near = _band(BEFORE, AFTER, BC)
+    back = _band(AFTER, BEFORE, BC)  # [c, j]
+    for i in range(TILES):
+        rows = (tl.program_id(0).to(tl.int64) * TILES + i) * BM + tl.arange(0, BM)
+        at = rows[:, None] * C + c[None, :]
+        real = (rows < N)[:, None] & (c < C)[None, :]
+        a = tl.load(x + at, mask=real, other=0.0).to(tl.float32)
+        g = tl.load(dy + at, mask=real, other=0.0).to(tl.float32)
+        length = tl.log2(K + SCALE * _sums(a * a, near, PRECISION))
+        spread = _sums(g * a * tl.exp2(-(BETA + 1.0) * length), back, PRECISION)
+        result = g * tl.exp2(-BETA * length) - 2.0 * SCALE * BETA * a * spread
+        tl.store(dx + at, result.to(dx.dtype.element_ty), mask=real)
 
 
 def _launch(kernel: Any, tensors: list[Tensor], size: int, alpha: float, beta: float, k: float) -> None:
@@ -60,11 +76,11 @@ def _launch(kernel: Any, tensors: list[Tensor], size: int, alpha: float, beta: f
     channels = x.shape[1]
     pixels = x.numel() // channels
     wide = max(16, triton.next_power_of_2(channels))
-    block = 128 if wide <= 64 else 32
-    precision = "tf32" if x.dtype != torch.float32 or torch.backends.cudnn.allow_tf32 else "tf32x3"
+    block, tiles = (64 if wide <= 64 else 32), 4
+    precision = "bf16" if x.dtype == torch.bfloat16 else "tf32" if torch.backends.cudnn.allow_tf32 else "tf32x3"
     # torch pads size // 2 channels in front and (size - 1) // 2 behind.
-    kernel[(triton.cdiv(pixels, block),)](*tensors, pixels, channels, size // 2, (size - 1) // 2, alpha / size, beta, k, precision,
-                                          block, wide, num_warps=4)
+    kernel[(triton.cdiv(pixels, block * tiles),)](*tensors, pixels, channels, size // 2, (size - 1) // 2, alpha / size, beta, k,
+                                                  precision, tiles, block, wide, num_warps=4)
 
 
 @torch.library.custom_op("askew::local_response_norm", mutates_args=())

@@ -19,6 +19,7 @@ from torch import nn
 
 from askew.core.dataset import Dataset
 from askew.core.errors import AskewError, DivergedError
+from askew.core.probe import ModelState
 from askew.core.recipe import Recipe
 from askew.core.registry import build
 from askew.simulate import run
@@ -28,7 +29,7 @@ from askew.simulate.loop import Launched, Record, Simulation
 from askew.simulate.run import Result, Running, types_of
 from askew.simulate.run_folder import INTERRUPTED, RunFolder, describe_environment
 from askew.simulate.sequential import Engine
-from askew.simulate.task import Task, available, build_task
+from askew.simulate.task import Task, available, build_task, initial_model
 from askew.simulate.vectorised import Vectorised
 
 SAVING_SHARE = 0.05  # of the time, at most, goes into checkpoints
@@ -130,6 +131,7 @@ class _Course:
         self.on_end = on_end or (lambda i, outcome: None)
         self.kept: dict[int, RunFolder] = {}  # with a checkpoint
         self.over: dict[int, Outcome] = {}
+        self._starts: dict[Any, ModelState] = {}
         for i, path in enumerate(folders or []):
             self._look(i, path)
 
@@ -213,12 +215,23 @@ class _Course:
         recipe = self.recipes[i]
         if i not in self.kept:
             folder = RunFolder.create(self.folders[i], recipe, environment, overwrite=True) if self.folders is not None else None
-            return Running(Simulation(task, engine), recipe, folder)
+            return Running(Simulation(task, engine, start=self._start(task)), recipe, folder)
         folder = self.kept[i]
         running = Running.from_checkpoint(Simulation(task, engine), recipe, folder, folder.load_checkpoint())
         for record in running.records:
             self.on_round(i, record, recipe)
         return running
+
+    def _start(self, task: Task) -> ModelState:
+        """The first weights. Configurations may share a warm-up, which depends on nothing but what is named here."""
+        recipe = task.recipe
+        if recipe.start.name != "warm_up":
+            return initial_model(task)
+        key = (recipe.seed, *(str(getattr(recipe, name)) for name in ("data", "preprocess", "model", "step", "batch_size", "start")),
+               task.population.server.tobytes())
+        if key not in self._starts:
+            self._starts[key] = initial_model(task)
+        return self._starts[key]
 
     def _end(self, i: int, outcome: Outcome) -> None:
         self.over[i] = outcome

@@ -173,12 +173,16 @@ class Vectorised:
     def _results(self, lanes: Sequence[Lane], work: Work, params: Params, buffers: Params,
                  losses: Tensor) -> Iterator[tuple[int, Chunk]]:
         with torch.no_grad():
-            updates = dict(zip(params, torch._foreach_sub(list(params.values()), [work.start[name] for name in params]), strict=True))
+            if self._steps is not None and not self._steps.exact:
+                updates, squares = self._steps.updates(params, work.start)
+            else:
+                updates = dict(zip(params, torch._foreach_sub(list(params.values()), [work.start[name] for name in params]), strict=True))
+                squares = squared_lengths(updates)
             if work.upload.plain.parts:
                 keys = rng.fold(work.streams, UPLOAD)
                 start = {name: v.expand_as(params[name]) for name, v in work.start.items()}
                 updates, _ = work.upload.update(updates, work.upload.init(start), start, start, work.round, keys, 0)
-            squares = squared_lengths(updates)
+                squares = squared_lengths(updates)
         for i in dict.fromkeys(i for i, _ in work.jobs):
             at = [k for k, (lane, _) in enumerate(work.jobs) if lane == i]
             # Equal clients lie lane by lane: a view, no copy.
