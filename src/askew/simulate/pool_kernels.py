@@ -84,7 +84,7 @@ def _backward(dy, chosen, dx, BLOCKS, H: tl.constexpr, W: tl.constexpr, OH: tl.c
             real = holds[:, None] & (c < C)[None, :]
             tap = tl.load(chosen + at, mask=real, other=_NONE).to(tl.int32)
             g = tl.load(dy + at, mask=real, other=0.0).to(tl.float32)
-            first: tl.constexpr = 2 * m * S + 2 * n
+            first = 2 * m * S + 2 * n
             a += tl.where(tap == first, g, 0.0)
             if 2 * n + 1 < S:
                 b += tl.where(tap == first + 1, g, 0.0)
