@@ -57,3 +57,11 @@ def test_choose_draws_distinct_numbers_evenly():
     assert len(many.unique()) == 1_000
     assert int(many.max()) < 1_000_000
     assert rng.choose(rng.key(3, "s"), 7, 7).tolist() == list(range(7))
+
+
+def test_a_key_is_its_folds():
+    for parts in ((), (0,), (3, 7), (-1, 2**40)):
+        folded = rng.key(5, "x")
+        for part in parts:
+            folded = rng.fold(folded, part)
+        assert int(rng.key(5, "x", *parts)) == int(folded)

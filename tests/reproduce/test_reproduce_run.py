@@ -2,10 +2,12 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 
 import askew
+from askew.core.recipe import Recipe
 from askew.reproduce.item import Item, Row
 from askew.reproduce.plan import needs
 from askew.reproduce.rates import estimated_seconds, kind, known_rates, try_out
@@ -154,3 +156,17 @@ def test_rates_come_from_finished_runs_else_from_a_trial(toy, go, tmp_path, monk
     assert run.together == 2
     assert measured == pytest.approx(2 * 4 * 1437 / run.seconds, rel=0.1)
     assert estimated_seconds(needs(toy[:1], Results(tmp_path / "a"), 1), {}) == 0
+
+
+def test_the_fastest_run_without_probes_gives_the_rate(toy, go, tmp_path):
+    assert go(toy[:1])
+    results = Results(tmp_path / "a")
+    recipe = toy[0].rows[0].recipes[0]
+    run = results.find("toy2020", needs(toy[:1], results, 1)[0].fingerprint, 0)
+    plain = known_rates([results], ["toy2020"], "cpu")[kind(recipe)]
+    slower = replace(run, seed=7, seconds=100 * run.seconds)
+    probed = replace(run, seed=8, seconds=run.seconds / 100, recipe=Recipe.from_toml(run.recipe).replace(probes="update_norms()").to_toml())
+    results.add([(toy[0], slower), (toy[0], probed)])
+    assert known_rates([results], ["toy2020"], "cpu")[kind(recipe)] == plain
+    results.add([(toy[0], replace(run, seed=9, seconds=run.seconds / 2))])
+    assert known_rates([results], ["toy2020"], "cpu")[kind(recipe)] >= 2 * plain * 0.99

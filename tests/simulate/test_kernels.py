@@ -97,3 +97,13 @@ def test_batch_norm_sums_equal_torch(shape):
     normal = (x.double() - expected_mean.view(view)) / expected_var.sqrt().view(view)
     torch.testing.assert_close(dbias.double(), dy.double().sum(dim=(1, 3, 4)), rtol=1e-3, atol=1e-3)
     torch.testing.assert_close(dweight.double(), (dy * normal).sum(dim=(1, 3, 4)), rtol=1e-3, atol=1e-2)
+
+
+def test_random_streams_are_the_same_on_every_device():
+    from askew.core import rng
+
+    keys = rng.fold(rng.key(5, "client"), torch.arange(40).view(5, 8))
+    there = keys.cuda()
+    assert torch.equal(rng.bits(there, 300).cpu(), rng.bits(keys, 300))
+    assert torch.equal(rng.fold(there.t(), torch.arange(5, device="cuda")).cpu(), rng.fold(keys.t(), torch.arange(5)))
+    assert torch.equal(torch.func.vmap(lambda k: rng.permutation(k, 9))(there).cpu(), rng.permutation(keys, 9))

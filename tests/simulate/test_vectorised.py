@@ -10,7 +10,7 @@ from askew.simulate.batched import CannotBatch, batched_network
 from askew.simulate.client_conv import client_conv2d, taps_as_channels
 from askew.simulate.dropout import key_dropouts
 from askew.simulate.engines import ENGINES, make_engine
-from askew.simulate.graphed import _bucket
+from askew.simulate.graphed import _bucket, _parts
 from askew.simulate.loop import Simulation
 from askew.simulate.parallel import Parallel
 from askew.simulate.sequential import Job, Sequential
@@ -272,3 +272,10 @@ def test_chunks_are_about_equally_large(jobs, at_most, sizes):
     engine = Vectorised(task, chunk_jobs=at_most)
     start = initial_model(task)
     assert [len(chunk.jobs) for chunk in engine.train({0: start}, [Job(0, k) for k in range(jobs)], 0)] == sizes
+
+
+@pytest.mark.parametrize(("steps", "uneven", "parts"), [(10, False, [10]), (16, False, [16]), (50, False, [16, 16, 16, 2]),
+                                                        (10, True, [8, 2]), (1, True, [1]), (31, True, [16, 8, 4, 2, 1])])
+def test_few_lengths_of_graphs(steps, uneven, parts):
+    assert _parts(steps, uneven) == parts
+    assert sum(parts) == steps

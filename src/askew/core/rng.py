@@ -21,18 +21,17 @@ _MIX2 = -7723592293110705685  # 0x94D049BB133111EB
 def key(seed: int, role: str, *parts: int) -> Tensor:
     """The key of a named stream, e.g. `key(seed, "shuffle", round, client)`."""
     digest = hashlib.blake2b(f"{seed}/{role}".encode(), digest_size=8).digest()
-    root = torch.tensor(int.from_bytes(digest, "little", signed=True))
-    for part in parts:
-        root = fold(root, part)
-    return root
+    root = int.from_bytes(digest, "little")
+    for part in parts:  # as `fold` does it, without a tensor operation for each of its steps
+        root = _mix_number(_mix_number(root) + (part + 1) * _GOLDEN)
+    return torch.tensor(_signed(root))
 
 
 def fold(keys: Tensor, data: Tensor | int) -> Tensor:
     """A new key from a key and a number; broadcasts, so a column of clients gives a column of keys."""
     if isinstance(data, Tensor):
         return _mix(_mix(keys) + (data.to(torch.int64) + 1) * _GOLDEN)
-    wrapped = ((data + 1) * _GOLDEN + 2**63) % 2**64 - 2**63  # on the host: no copy to the device, which a graph forbids
-    return _mix(_mix(keys) + wrapped)
+    return _mix(_mix(keys) + _signed((data + 1) * _GOLDEN))  # on the host: no copy to the device, which a graph forbids
 
 
 def bits(keys: Tensor, count: int) -> Tensor:
@@ -76,6 +75,23 @@ def int_seed(seed: int, role: str, *parts: int) -> int:
 
 
 def _mix(z: Tensor) -> Tensor:
+    if z.is_cuda and not torch.compiler.is_compiling() and not torch._C._functorch.is_batchedtensor(z):
+        from askew.core.rng_kernels import mix
+
+        return mix(z)
     z = (z ^ ((z >> 30) & 0x3FFFFFFFF)) * _MIX1  # the mask makes the shift a logical one
     z = (z ^ ((z >> 27) & 0x1FFFFFFFFF)) * _MIX2
     return z ^ ((z >> 31) & 0x1FFFFFFFF)
+
+
+def _mix_number(z: int) -> int:
+    """`_mix` of a number, as 0 <= z < 2^64."""
+    z %= 2**64
+    z = (z ^ (z >> 30)) * _MIX1 % 2**64
+    z = (z ^ (z >> 27)) * _MIX2 % 2**64
+    return z ^ (z >> 31)
+
+
+def _signed(z: int) -> int:
+    """A number that wraps as int64 does."""
+    return (z + 2**63) % 2**64 - 2**63

@@ -36,19 +36,20 @@ def kind(recipe: Recipe) -> str:
 def known_rates(results: Iterable[Results], papers: Sequence[str], device: str) -> Rates:
     """What is known of this device without training anything.
 
-    Runs that trained together took an equal share of the time each. Trials, which are too short to be exact, count
-    where no run has been finished.
+    Runs that trained together took an equal share of the time each. The fastest counts: what slowed the others down (a
+    busy machine, first rounds) need not come again; probes take time of their own. Trials, which are too short to be
+    exact, count where no run has been finished.
     """
-    trained: dict[str, tuple[int, float]] = {}
+    trained: Rates = {}
     for run in (run for files in results for paper in papers for seeds in files.of_paper(paper).values() for run in seeds.values()):
         if run.finished and run.seconds and run.environment.get("device") == device_name(device):
             try:
                 recipe = Recipe.from_toml(run.recipe)
-                number, seconds = trained.get(kind(recipe), (0, 0.0))
-                trained[kind(recipe)] = number + images(recipe), seconds + run.seconds / run.together
+                if not recipe.probes:
+                    trained[kind(recipe)] = max(trained.get(kind(recipe), 0.0), images(recipe) * run.together / run.seconds)
             except AskewError:  # of an older version, or of data whose size is not known
                 continue
-    return _remembered().get(_machine(device), {}) | {what: number / seconds for what, (number, seconds) in trained.items()}
+    return _remembered().get(_machine(device), {}) | trained
 
 
 def estimated_seconds(needs: Iterable[Need], rates: Rates) -> float | None:

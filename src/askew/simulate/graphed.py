@@ -1,14 +1,16 @@
-"""The batched step for GPUs: fixed buffers, a compiled network, one CUDA graph that is replayed for every local step.
+"""The batched step for GPUs: fixed buffers, a compiled network, CUDA graphs of one or several local steps that are replayed.
 
 A local step reads all it needs from device memory (which examples, which step, which rates), so that the host only
-says "again". Gathering and augmenting, the network with its backward pass, and the optimiser's step are compiled
-(`torch.compile`): for one number of clients where it stays the same, else once for any number.
+says "again": once a round where that is short and all clients take as many steps. Gathering and augmenting, the network
+with its backward pass, and the optimiser's step are compiled (`torch.compile`): for one number of clients where it stays
+the same, else once for any number.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,7 +27,10 @@ from askew.simulate.local import AUGMENT, LAYERS, STEP
 
 PRECISIONS = ("fp32", "tf32", "bf16")
 IDLE = 1.15  # so much more work than needed is worth having one graph instead of several
+WHOLE = 16  # steps of which one graph may consist
 _VARIANTS = 256  # compiled forms of one function that are kept; beyond its limit `torch.compile` silently compiles no more
+
+Form = tuple[int, int, bool]  # of a local step: clients, batch, whether some stand idle
 
 
 @dataclass
@@ -43,13 +48,15 @@ class Buffers:
     round: Tensor
     step: Tensor  # the number of the local step, counted up by the graph itself
     totals: Tensor
+    ones: Tensor  # the gradient of the sum of all losses
     rates: dict[Any, Tensor]
     augment: Tensor  # [K, T, B] keys of the examples' random changes; like the next two made for all steps at once
     drop: Tensor  # [K, T] keys of dropout
     noise: Tensor  # [K, T] keys of the step's own noise
+    applies: dict[Form, Callable[..., None]] = field(default_factory=dict)  # the optimiser's step, compiled
 
 
-Graphs = dict[tuple[int, int, bool], Callable[[], None]]  # (clients, batch, whether some stand idle) -> one local step
+Graphs = dict[tuple[Form, int], Callable[[], None]]  # form, number of steps -> these steps
 
 
 class GraphedSteps:
@@ -85,9 +92,11 @@ class GraphedSteps:
     def _compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
         return torch.compile(function) if self.compiled else function  # axes that are not marked are fixed
 
-    def _gather(self, examples: Tensor, keys: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Inputs [K, B, ...] and labels [K, B] of a step."""
-        return self.prepare.apply(self.x[examples.flatten()], keys).unflatten(0, examples.shape), self.y[examples]
+    def _gather(self, examples: Tensor, counts: Tensor, keys: Tensor | None, number: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Inputs [K, B, ...], labels [K, B] and numbers of real examples [K] of step `number`, of all steps' [K, T, ...]."""
+        mine = _at(examples, number)
+        x = self.prepare.apply(self.x[mine.flatten()], None if keys is None else _at(keys, number).flatten())
+        return x.unflatten(0, mine.shape), self.y[mine], _at(counts, number)
 
     def _losses(self, network: Network) -> Callable[..., Tensor]:
         def losses(x: Tensor, y: Tensor, counts: Tensor, params: Params, buffers: Params, drop: Tensor | None) -> Tensor:
@@ -110,7 +119,7 @@ class GraphedSteps:
         mine, graphs = self._memory(shape, start, start_buffers, step, examples, counts, streams)
         room = len(mine.streams)
         uneven = len(set(steps)) > 1 or room > clients  # some stand idle
-        plan = []
+        plan: list[Form] = []
         for t in range(max(steps)):
             active = int(np.searchsorted(-np.asarray(steps), -t))
             size = int(host_counts[:active, t].max())
@@ -118,13 +127,14 @@ class GraphedSteps:
         if sum(form[0] for form in plan) * IDLE > room * len(plan):  # nearly equal: one graph, a few stand idle
             plan = [(room, form[1], uneven) for form in plan]
         self._numbers |= {form[0] for form in plan}
-        for form in dict.fromkeys(plan):
-            if form not in graphs:
+        parts = [(form, count) for form, same in itertools.groupby(plan) for count in _parts(len(list(same)), uneven)]
+        for form, count in dict.fromkeys(parts):
+            if (form, count) not in graphs:
                 self._load(mine, start, start_buffers, step, examples, counts, streams, round)
-                graphs[form] = self._capture(mine, step, *form)
+                graphs[form, count] = self._capture(mine, step, form, count)
         self._load(mine, start, start_buffers, step, examples, counts, streams, round)
-        for form in plan:
-            graphs[form]()
+        for part in parts:
+            graphs[part]()
         return ({name: v[:clients] for name, v in mine.params.items()}, {name: v[:clients] for name, v in mine.buffers.items()},
                 mine.totals[:clients])
 
@@ -156,7 +166,8 @@ class GraphedSteps:
                        {name: v.new_empty((clients, *v.shape[1:])) for name, v in start_buffers.items()}, step.init(own),
                        torch.empty_like(examples), torch.empty_like(counts), torch.empty_like(streams),
                        torch.zeros((), dtype=torch.int64, device=self.device), torch.zeros(1, dtype=torch.int64, device=self.device),
-                       torch.zeros(clients, device=self.device), {at: torch.empty_like(v) for at, v in step.varying.items()},
+                       torch.zeros(clients, device=self.device), torch.ones(clients, device=self.device),
+                       {at: torch.empty_like(v) for at, v in step.varying.items()},
                        torch.zeros_like(examples) if self.prepare.random else streams, torch.zeros_like(counts) if self.drops else streams,
                        torch.zeros_like(counts) if step.plain.random else streams)
 
@@ -189,27 +200,32 @@ class GraphedSteps:
         mine.step.zero_()
         mine.totals.zero_()
 
-    def _capture(self, mine: Buffers, step: BatchedStep, clients: int, batch: int, uneven: bool) -> Callable[[], None]:
-        """One local step of the first `clients` with batches of `batch`, ready to be repeated."""
-        rates = {at: v[:clients] for at, v in mine.rates.items()}
-        apply = self._make_apply(step.rebound(rates, {at: self._mark(v[:, None]) for at, v in rates.items()}), uneven)
+    def _capture(self, mine: Buffers, step: BatchedStep, form: Form, count: int) -> Callable[[], None]:
+        """`count` local steps of the first clients with batches of one size, ready to be repeated."""
+        clients, batch, uneven = form
+        new = form not in mine.applies
+        if new:
+            rates = {at: v[:clients] for at, v in mine.rates.items()}
+            mine.applies[form] = self._make_apply(step.rebound(rates, {at: self._mark(v[:, None]) for at, v in rates.items()}), uneven)
+        apply = mine.applies[form]
 
-        def one() -> None:
-            self._one_step(mine, step, apply, clients, batch)
+        def steps() -> None:
+            for _ in range(count):
+                self._one_step(mine, step, apply, clients, batch)
 
         if self.device.type != "cuda":
-            return one
+            return steps
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side), torch._dynamo.config.patch(recompile_limit=_VARIANTS):
-            for _ in range(3):  # compile, and let libraries choose their algorithms, outside the capture
+            for _ in range(3 if new else 0):  # compile, and let libraries choose their algorithms, outside the capture
                 mine.step.zero_()
-                one()
+                self._one_step(mine, step, apply, clients, batch)
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         mine.step.zero_()
         with torch.cuda.graph(graph, pool=self._pool):
-            one()
+            steps()
         return graph.replay
 
     def _make_apply(self, step: BatchedStep, uneven: bool) -> Callable[..., None]:
@@ -234,18 +250,15 @@ class GraphedSteps:
         def first(tree: Any) -> Any:  # memory of the clients that take part
             return pytree.tree_map(lambda v: self._mark(v[:clients]), tree)
 
-        def now(v: Tensor) -> Tensor:  # what the step that the device has come to needs of it
-            return v[:clients].index_select(1, mine.step)[:, 0]
-
         params, low, streams = first(mine.params), first(mine.low), first(mine.streams)
-        examples, counts = self._mark(now(mine.examples)[:, :batch]), self._mark(now(mine.counts))
-        keys = self._mark(now(mine.augment)[:, :batch].flatten()) if self.prepare.random else None
-        drop = self._mark(now(mine.drop)) if self.drops else None
-        noise = self._mark(now(mine.noise)) if step.plain.random else streams
-        x, y = self._inputs(examples, keys)
+        keys = self._mark(mine.augment[:clients, :, :batch]) if self.prepare.random else None
+        drop = self._mark(_at(mine.drop[:clients], mine.step)) if self.drops else None
+        noise = self._mark(_at(mine.noise[:clients], mine.step)) if step.plain.random else streams
+        x, y, counts = self._inputs(self._mark(mine.examples[:clients, :, :batch]), first(mine.counts), keys, mine.step)
+        x, y, counts = self._mark(x), self._mark(y), self._mark(counts)
         leaves = {name: v.requires_grad_() for name, v in first({**mine.params, **mine.low}).items()}
-        losses = self._forward(self._mark(x), self._mark(y), counts, leaves, first(mine.buffers), drop)
-        found = torch.autograd.grad(losses.sum(), list(leaves.values()), allow_unused=True, materialize_grads=True)
+        losses = self._forward(x, y, counts, leaves, first(mine.buffers), drop)
+        found = torch.autograd.grad(losses, list(leaves.values()), mine.ones[:clients], allow_unused=True, materialize_grads=True)
         gradients = dict(zip(leaves, found, strict=True))
         with torch.no_grad():
             mine.totals[:clients] += losses.detach()
@@ -259,6 +272,26 @@ class GraphedSteps:
         if self.compiled and self.any_number and len(self._numbers) > 1 and len(v) > 1:
             torch._dynamo.mark_dynamic(v, 0)
         return v
+
+
+def _at(steps: Tensor, number: Tensor) -> Tensor:
+    """[K, T, ...] -> [K, ...]: what the step that the device has come to needs."""
+    return steps.index_select(1, number)[:, 0]
+
+
+def _parts(steps: int, uneven: bool) -> list[int]:
+    """Equal steps, cut into pieces that a graph is made of.
+
+    The whole round where it is short; else, and where lengths change from round to round, powers of two, so that there
+    are few graphs.
+
+    Example:
+        >>> _parts(10, False), _parts(22, True)
+        ([10], [16, 4, 2])
+    """
+    if not uneven and steps <= WHOLE:
+        return [steps]
+    return [WHOLE] * (steps // WHOLE) + [size for size in (8, 4, 2, 1) if steps % WHOLE & size]
 
 
 def _fill(memories: list[Params], start: Params) -> None:
