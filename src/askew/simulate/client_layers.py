@@ -10,18 +10,15 @@ from __future__ import annotations
 
 import copy
 import itertools
-import math
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from askew.core import rng
 from askew.simulate.client_conv import client_conv2d
 from askew.simulate.dropout import KeyedDropout
-
-MOST_POOLED = 127  # pixels in a window: the kernels keep in one byte which was the largest
+from askew.simulate.fast_layers import use_fast_layers
 
 
 class ClientConv2d(nn.Module):
@@ -169,40 +166,6 @@ def _across(x: Tensor) -> tuple[list[int], tuple[int, ...]]:
     return [d for d in range(1, x.ndim) if d != 2], (x.shape[0], 1, x.shape[2], *[1] * (x.ndim - 3))
 
 
-class FastLocalResponseNorm(nn.Module):
-    """`nn.LocalResponseNorm`, on a GPU with kernels of our own. It has no weights, hence no client axis."""
-
-    def __init__(self, layer: nn.LocalResponseNorm) -> None:
-        super().__init__()
-        self.size, self.alpha, self.beta, self.k = layer.size, layer.alpha, layer.beta, layer.k
-
-    def forward(self, x: Tensor) -> Tensor:
-        if x.is_cuda and x.ndim == 4:
-            from askew.simulate.lrn_kernels import MOST_CHANNELS, local_response_norm
-
-            if x.shape[1] <= MOST_CHANNELS:
-                return local_response_norm(x.contiguous(memory_format=torch.channels_last), self.size, self.alpha, self.beta, self.k)
-        return F.local_response_norm(x, self.size, self.alpha, self.beta, self.k)
-
-
-class FastMaxPool2d(nn.Module):
-    """`nn.MaxPool2d` with a stride of 2, on a GPU with kernels of our own. It has no weights, hence no client axis."""
-
-    def __init__(self, layer: nn.MaxPool2d) -> None:
-        super().__init__()
-        self.window, self.stride, self.padding = (_pair(v) for v in (layer.kernel_size, layer.stride, layer.padding))
-        self.ceil = layer.ceil_mode
-        self.rectify = False  # with the ReLU that stood behind
-
-    def forward(self, x: Tensor) -> Tensor:
-        if x.is_cuda and x.ndim == 4:
-            from askew.simulate.pool_kernels import max_pool2d
-
-            return max_pool2d(x.contiguous(memory_format=torch.channels_last), self.window, self.padding, self.ceil, self.rectify)
-        y = F.max_pool2d(x, self.window, self.stride, self.padding, ceil_mode=self.ceil)
-        return F.relu(y) if self.rectify else y
-
-
 class ClientDropout(nn.Module):
     """`KeyedDropout` with one key a client, handed over as a buffer [K]."""
 
@@ -233,18 +196,11 @@ def with_client_axis(module: nn.Module) -> nn.Module | str:
             if _has_client_form(child):
                 setattr(parent, name, _client_form(child))
         if type(parent) is nn.Sequential:
-            _join_neighbours(parent)
+            for layer, after in itertools.pairwise(parent):
+                if isinstance(layer, ClientConv2d) and isinstance(after, ClientBatchNorm):
+                    layer.centred = True
+    use_fast_layers(copied)
     return copied
-
-
-def _join_neighbours(layers: nn.Sequential) -> None:
-    """Layers of which one need not do what the next undoes, or can do what the next does."""
-    for (_, layer), (name, after) in itertools.pairwise(list(layers.named_children())):
-        if isinstance(layer, ClientConv2d) and isinstance(after, ClientBatchNorm):
-            layer.centred = True
-        if isinstance(layer, FastMaxPool2d) and type(after) is nn.ReLU:
-            layer.rectify = True
-            setattr(layers, name, nn.Identity())
 
 
 def _has_own_weights(layer: nn.Module) -> bool:
@@ -256,18 +212,7 @@ def _has_client_form(layer: nn.Module) -> bool:
         return layer.groups == 1 and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
     if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d):
         return layer.affine and layer.track_running_stats and layer.momentum is not None
-    return type(layer) in (nn.Linear, nn.LocalResponseNorm, KeyedDropout) or _is_client_form(layer) or _has_fast_form(layer)
-
-
-def _has_fast_form(layer: nn.Module) -> bool:
-    """Max pooling of which compilers make slow code, and for which there are kernels."""
-    return (type(layer) is nn.MaxPool2d and not layer.return_indices and _pair(layer.dilation) == (1, 1)
-            and _pair(layer.stride) == (2, 2) and math.prod(_pair(layer.kernel_size)) <= MOST_POOLED)
-
-
-def _pair(value: Any) -> tuple[int, int]:
-    height, width = (value, value) if isinstance(value, int) else value
-    return height, width
+    return type(layer) in (nn.Linear, KeyedDropout) or _is_client_form(layer)
 
 
 def _is_client_form(layer: nn.Module) -> bool:
@@ -284,9 +229,5 @@ def _client_form(layer: nn.Module) -> nn.Module:
         return ClientLinear(layer)
     if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d):
         return ClientBatchNorm(layer)
-    if isinstance(layer, nn.LocalResponseNorm):
-        return FastLocalResponseNorm(layer)
-    if isinstance(layer, nn.MaxPool2d):
-        return FastMaxPool2d(layer)
     assert isinstance(layer, KeyedDropout)
     return ClientDropout(layer, torch.zeros(1, dtype=torch.int64))

@@ -30,6 +30,7 @@ from askew.core.recipe import Recipe
 from askew.core.transform import Plan, Transform, chain, check_order
 from askew.simulate.dropout import key_dropouts
 from askew.simulate.evaluate import Verdict, evaluate, predict_classes
+from askew.simulate.fast_layers import use_fast_layers
 from askew.simulate.local import train_locally
 from askew.simulate.rewrite import pool_before_relu
 from askew.simulate.starts import Start
@@ -108,14 +109,23 @@ class Task:
             whole[name] = value if first[id(v)] == name else value.clone()  # a file holds no shared memory
         return whole
 
+    @cached_property
+    def _judged(self) -> nn.Module:
+        """The network as it is evaluated."""
+        if self.device.type != "cuda":
+            return self.module
+        network = copy.deepcopy(self.module)
+        use_fast_layers(network)
+        return network
+
     def evaluate(self, model: ModelState) -> Verdict:
-        return evaluate(self.module, model, self.data.test, self.prepare, self.data.num_classes)
+        return evaluate(self._judged, model, self.data.test, self.prepare, self.data.num_classes)
 
     def accuracy(self, model: ModelState) -> float:
         return self.evaluate(model).accuracy
 
     def predict(self, model: ModelState, x: Tensor) -> Tensor:
-        return predict_classes(self.module, model, x, self.prepare)
+        return predict_classes(self._judged, model, x, self.prepare)
 
 
 def cohort_size(fraction: float, num_clients: int) -> int:
