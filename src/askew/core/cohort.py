@@ -38,8 +38,8 @@ class Cohort:
     def __init__(self, like: Mapping[str, Tensor], needs: Iterable[str] = (),
                  buffers: Mapping[str, Tensor] | None = None) -> None:
         self._like = dict(like)
-        # Sums are kept in float64 so that neither order nor chunking shows in the result.
-        self._sum = {name: torch.zeros_like(v, dtype=torch.float64) for name, v in like.items()}
+        # Sums are kept in float64 so that neither order nor chunking shows in the result. The first clients bring them.
+        self._sum: Params = {}
         self._signs = {name: torch.zeros_like(v) for name, v in like.items()} if "signs" in needs else None
         self._buffer_like = dict(buffers or {})
         self._buffers = {name: torch.zeros_like(v, dtype=torch.float64) for name, v in self._buffer_like.items()}
@@ -55,13 +55,16 @@ class Cohort:
             buffers: Mapping[str, Tensor] | None = None, squares: Tensor | None = None) -> None:
         """Add clients whose updates are stacked along a first axis; `squares` as from `squared_lengths`, if known."""
         weights = weights.to(torch.float64)
-        narrow = weights.float()
-        for name, total in self._sum.items():
+        row = weights[None].float()
+        for name, like in self._like.items():
             u = updates[name]
             if len(clients) == 1 and u.device.type == "cpu":
-                total.add_(u[0], alpha=float(weights[0]))  # one pass, no copy in float64
+                if name not in self._sum:
+                    self._sum[name] = torch.zeros_like(like, dtype=torch.float64)
+                self._sum[name].add_(u[0], alpha=float(weights[0]))  # one pass, no copy in float64
             else:
-                total += torch.tensordot(narrow if u.dtype == torch.float32 else weights.to(u.dtype), u, dims=1)
+                part = torch.mm(row if u.dtype == torch.float32 else weights[None].to(u.dtype), u.reshape(len(u), -1)).view(like.shape)
+                self._sum[name] = self._sum[name].add_(part) if name in self._sum else part.double()
             if self._signs is not None:
                 self._signs[name] += u.sign().sum(dim=0)
         for name, total in self._buffers.items():
@@ -76,8 +79,8 @@ class Cohort:
         """Add all that another cohort of the same shape has gathered."""
         for mine, theirs in ((self._sum, other._sum), (self._buffers, other._buffers), (self._signs, other._signs)):
             if mine is not None and theirs is not None:
-                for name, total in mine.items():
-                    total += theirs[name]
+                for name, total in theirs.items():
+                    mine[name] = mine[name] + total if name in mine else total.clone()
         self._squares += other._squares
         self._weights += other._weights
         self._total = self._total + other._total
@@ -108,14 +111,14 @@ class Cohort:
 
     def norm_of_mean(self, names: Sequence[str] | None = None) -> Tensor:
         """N of these tensors (default: all): the length of the averaged update."""
-        chosen = [self._sum[name] for name in (names if names is not None else self._sum)]
+        chosen = [self._sum[name] for name in (names if names is not None else self._like)]
         return torch.stack([(v * v).sum() for v in chosen]).sum().sqrt() / self._total
 
     def mean_norm(self, names: Sequence[str] | None = None) -> Tensor:
         """E of these tensors (default: all): the average length of the clients' updates."""
         squares = torch.cat(self._squares)
         if names is not None:
-            index = {name: i for i, name in enumerate(self._sum)}
+            index = {name: i for i, name in enumerate(self._like)}
             squares = squares[:, [index[name] for name in names]]
         return (squares.sum(dim=1).sqrt() * self.weights).sum()
 
