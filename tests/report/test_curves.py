@@ -17,9 +17,9 @@ RUNS = {"fedavg": [{"round": 1, "accuracy": 0.5}, {"round": 2}, {"round": 3, "ac
 @pytest.fixture
 def svg_text(monkeypatch):
     """SVG files with text as text, so that a test can read it."""
-    from askew.report import curves
+    from askew.report import canvas
 
-    monkeypatch.setitem(curves._STYLE, "svg.fonttype", "none")
+    monkeypatch.setitem(canvas._STYLE, "svg.fonttype", "none")
     return lambda path: re.findall(r"<text[^>]*>([^<]*)</text>", path.read_text())
 
 

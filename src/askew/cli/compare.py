@@ -63,7 +63,7 @@ def compare(
 
       askew compare --data mnist --population "dirichlet(clients=100, alpha=0.1)" --set fraction=0.1
     """
-    from askew.report.population_plot import check_plot_path
+    from askew.report.canvas import check_plot_path
 
     if seeds < 1:
         raise AskewError(f"--seeds must be at least 1, got {seeds}")

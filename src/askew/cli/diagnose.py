@@ -35,7 +35,8 @@ def diagnose(
 
       askew diagnose population.npz --plot skew.svg
     """
-    from askew.report.population_plot import check_plot_path, plot_population
+    from askew.report.canvas import check_plot_path
+    from askew.report.population_plot import plot_population
 
     if plot is not None:
         check_plot_path(plot)

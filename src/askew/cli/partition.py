@@ -113,7 +113,7 @@ def _check_server(fraction: float | None, size: int | None, share: float | None)
 
 def _check_files(plot: Path | None, save: Path | None) -> None:
     """All that could go wrong with the files to write, before anything is done."""
-    from askew.report.population_plot import check_plot_path
+    from askew.report.canvas import check_plot_path
 
     if plot is not None:
         check_plot_path(plot)

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from askew.core.errors import AskewError
-from askew.report.curves import _DASHES, _whole_rounds, _write
+from askew.report.canvas import DASHES, check_plot_path, save_figure, whole_rounds
 from askew.report.palette import class_colours
-from askew.report.population_plot import check_plot_path
 from askew.simulate.comparison import Comparison, Contender
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ def plot_comparison(comparison: Comparison, path: str | Path) -> None:
         figure.suptitle(f"{recipe.data.name}, {recipe.population}: {recipe.rounds} rounds, "
                         f"{number} seed{'s' if number > 1 else ''}", fontsize=10.5, fontweight="bold", color="#222222")
 
-    _write(path, draw, (11.5, max(4.0, 1.3 + 0.27 * len(rows))))
+    save_figure(path, draw, (11.5, max(4.0, 1.3 + 0.27 * len(rows))))
 
 
 def _in_order(comparison: Comparison) -> list[Contender]:
@@ -61,7 +60,7 @@ def _styles(comparison: Comparison) -> dict[str, dict[str, Any]]:
     others = [c for c in comparison.contenders if not c.is_ceiling and c.recipe.name != "fedavg"]
     colours = [colour for colour in class_colours(10)[:9] if colour != _BASELINE]
     styles: dict[str, dict[str, Any]] = {
-        c.label: {"color": colours[at % len(colours)], "linestyle": _DASHES[at // len(colours) % len(_DASHES)],
+        c.label: {"color": colours[at % len(colours)], "linestyle": DASHES[at // len(colours) % len(DASHES)],
                   "linewidth": 1.5} for at, c in enumerate(others)}
     for c in comparison.contenders:
         if c.label not in styles:
@@ -84,7 +83,7 @@ def _curves(axes: Axes, rows: list[Contender], comparison: Comparison, styles: d
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     axes.set(xlabel="round", ylabel=_measure(comparison))
     axes.set_ylim(top=1.005)
-    _whole_rounds(axes)
+    whole_rounds(axes)
 
 
 def _ends(axes: Axes, rows: list[Contender], comparison: Comparison, styles: dict[str, dict[str, Any]]) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from askew.core.errors import AskewError
+from askew.report.canvas import DASHES, check_plot_path, save_figure, whole_rounds
 from askew.report.palette import class_colours
-from askew.report.population_plot import check_plot_path
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,13 +16,6 @@ if TYPE_CHECKING:
 
 Records = Sequence[Mapping[str, Any]]
 
-_STYLE: Any = {
-    "font.family": "sans-serif", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False,
-    "axes.edgecolor": "#555555", "axes.labelcolor": "#333333", "xtick.color": "#555555", "ytick.color": "#555555",
-    "axes.grid": True, "axes.axisbelow": True, "grid.color": "#e6e6e6", "grid.linewidth": 0.7,
-    "lines.solid_capstyle": "round", "svg.hashsalt": "askew", "svg.fonttype": "path",
-}
-_DASHES: tuple[Any, ...] = ("-", (0, (5, 1.6)), (0, (1.2, 1.4)), (0, (6, 1.5, 1.2, 1.5)))
 _NORMS = (("E", "E: mean length of the clients' updates"), ("N", "N: length of their mean"),
           ("server_step", "step that the server takes"))
 _COLUMNS = 3  # panels in a row
@@ -56,11 +49,11 @@ def plot_curves(runs: Mapping[str, Records], path: str | Path, what: str = "accu
         for at, name in enumerate(points):  # colours by the caller's order: the same method keeps its colour
             rounds, values = points[name]
             last = f"{values[-1]:.1%}" if percent else f"{values[-1]:#.3g}"
-            axes.plot(rounds, values, color=colours[at % len(colours)], linestyle=_DASHES[at % len(_DASHES)],
+            axes.plot(rounds, values, color=colours[at % len(colours)], linestyle=DASHES[at % len(DASHES)],
                       linewidth=1.7 if len(points) <= 6 else 1.4, marker="o" if len(rounds) == 1 else None,
                       label=f"{last}  {name}", zorder=3 - ranked.index(name) / 100)
         axes.set(xlabel="round", ylabel=what.replace("_", " "))
-        _whole_rounds(axes)
+        whole_rounds(axes)
         if percent:
             from matplotlib.ticker import PercentFormatter
 
@@ -70,7 +63,7 @@ def plot_curves(runs: Mapping[str, Records], path: str | Path, what: str = "accu
         figure.legend(handles=by_rank, title="last value", loc="outside right upper", frameon=False, fontsize=8.5,
                       handlelength=3.2, alignment="left")
 
-    _write(path, draw, (8.0, max(4.2, 1.2 + 0.2 * len(points))))
+    save_figure(path, draw, (8.0, max(4.2, 1.2 + 0.2 * len(points))))
 
 
 def plot_norms(records: Records, path: str | Path, title: str = "") -> None:
@@ -101,7 +94,7 @@ def plot_norms(records: Records, path: str | Path, title: str = "") -> None:
             handles |= _norm_lines(axes, records, part)
             axes.set_title(part.strip() or "whole model", fontsize=9.5, color="#333333")
             axes.set_ylim(bottom=0)
-            _whole_rounds(axes)
+            whole_rounds(axes)
         for axes in grid[len(parts):]:
             axes.remove()
         for row in range(rows):
@@ -113,14 +106,14 @@ def plot_norms(records: Records, path: str | Path, title: str = "") -> None:
         if title:
             figure.suptitle(title, fontsize=11, fontweight="bold", color="#222222")
 
-    _write(path, draw, (1.0 + 3.0 * max(columns, 2), 0.9 + 2.5 * rows))
+    save_figure(path, draw, (1.0 + 3.0 * max(columns, 2), 0.9 + 2.5 * rows))
 
 
 def _norm_lines(axes: Axes, records: Records, part: str) -> dict[str, Any]:
     drawn = {}
     lines = {key: _points(records, key + part) for key, _ in _NORMS}
     colours = class_colours(3)
-    for (key, label), colour, dashes in zip(_NORMS, (colours[1], colours[0], colours[2]), ("-", "-", _DASHES[1]),
+    for (key, label), colour, dashes in zip(_NORMS, (colours[1], colours[0], colours[2]), ("-", "-", DASHES[1]),
                                             strict=True):
         rounds, values = lines[key]
         same = key == "server_step" and rounds == lines["N"][0] and all(
@@ -135,24 +128,3 @@ def _points(records: Records, what: str) -> tuple[list[int], list[float]]:
     """Rounds and values, where there is one (a probe gives None where its number is undefined)."""
     chosen = [record for record in records if isinstance(record.get(what), int | float)]
     return [record["round"] for record in chosen], [float(record[what]) for record in chosen]
-
-
-def _whole_rounds(axes: Axes) -> None:
-    from matplotlib.ticker import MaxNLocator
-
-    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-    axes.margins(x=0.02)
-
-
-def _write(path: Path, draw: Callable[[Figure], None], size: tuple[float, float]) -> None:
-    import matplotlib as mpl
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=size, layout="constrained")
-        FigureCanvasAgg(figure)
-        draw(figure)
-        # No times or versions in the file: the same records write the same bytes.
-        metadata = {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
-        figure.savefig(path, dpi=160, metadata=metadata[path.suffix.lower()])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from askew.core.recipe import Recipe
-from askew.report.curves import _DASHES, _whole_rounds
+from askew.report.canvas import DASHES, whole_rounds
 from askew.report.palette import class_colours
 from askew.report.paper_curves import curve, lines, percent
 from askew.reproduce.archetype_measures import changes
@@ -30,12 +30,12 @@ def draw_archetypes(figure: Figure, summary: ItemSummary, results: Results) -> N
     for axes, line in zip(panels, drawn, strict=True):
         rounds, values = _lists(line.runs, plot.y[0])
         colours = class_colours(values.shape[2])
-        handles = [axes.plot(rounds, values[:, :, k].mean(axis=0), color=colours[k], linestyle=_DASHES[k // 5 % 4], linewidth=1.3,
+        handles = [axes.plot(rounds, values[:, :, k].mean(axis=0), color=colours[k], linestyle=DASHES[k // 5 % 4], linewidth=1.3,
                              label=str(k))[0]
                    for k in range(values.shape[2])]
         axes.set_title(line.summary.name, fontsize=9.5, color="#333333")
         axes.set_xlabel(plot.x_label)
-        _whole_rounds(axes)
+        whole_rounds(axes)
         percent(axes, plot.y[0])
         _mark_milestones(axes, line.runs[0])
     panels[0].set_ylabel(plot.y_label)
@@ -54,7 +54,7 @@ def draw_changes(figure: Figure, summary: ItemSummary, results: Results) -> None
         curve(axes, rounds[1:], values, label=label, **line.style)
     axes.set(xlabel=plot.x_label, ylabel=plot.y_label)
     axes.set_ylim(bottom=0)
-    _whole_rounds(axes)
+    whole_rounds(axes)
     percent(axes, "accuracy")
     axes.legend(frameon=False, fontsize=8.5)
 
@@ -80,7 +80,7 @@ def draw_preferences(figure: Figure, summary: ItemSummary, results: Results) -> 
             at += length
     axes.set(xlabel=plot.x_label, ylabel=plot.y_label, ylim=(chosen.shape[1] - 0.4, -0.6), yticks=range(chosen.shape[1]))
     axes.grid(visible=False)
-    _whole_rounds(axes)
+    whole_rounds(axes)
     _mark_milestones(axes, run)
     figure.legend(handles=[Patch(color=colours[m], label=str(m)) for m in models], title=f"model (seed {run.seed})",
                   loc="outside right upper", frameon=False, fontsize=8.5, alignment="left", handlelength=1.0, handleheight=1.0)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from askew.report.curves import _DASHES, _whole_rounds
+from askew.report.canvas import DASHES, whole_rounds
 from askew.report.palette import class_colours
 from askew.reproduce.item import Row
 from askew.reproduce.store import Results, Run, fingerprint
@@ -46,7 +46,7 @@ def lines(summary: ItemSummary, results: Results) -> list[Line]:
             continue
         seen.add(fingerprint(recipe))
         at = len(seen) - 1  # by the item's order, so that a row keeps its colour as others are measured
-        style = {"color": COLOURS[at % len(COLOURS)], "linestyle": _DASHES[at // len(COLOURS) % len(_DASHES)]}
+        style = {"color": COLOURS[at % len(COLOURS)], "linestyle": DASHES[at // len(COLOURS) % len(DASHES)]}
         runs = [run for run in results.seeds(summary.item.paper, recipe) if run.finished]
         if runs:
             found.append(Line(row, measured, runs, style))
@@ -74,7 +74,7 @@ def draw_curves(figure: Figure, summary: ItemSummary, results: Results) -> None:
         if plot.log_x:
             axes.set_xscale("log")
         else:
-            _whole_rounds(axes)
+            whole_rounds(axes)
         percent(axes, key)
     panels[0].set_ylabel(plot.y_label)
     names = [_label(drawn[at]) for at in handles]

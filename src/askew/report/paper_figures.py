@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from askew.core.errors import AskewError
 from askew.core.registry import suggest
-from askew.report.curves import _STYLE
+from askew.report.canvas import check_plot_path, save_figure
 from askew.report.paper_archetypes import draw_archetypes, draw_changes, draw_preferences
 from askew.report.paper_curves import draw_curves
 from askew.report.paper_points import draw_points
 from askew.report.paper_populations import draw_populations
-from askew.report.population_plot import check_plot_path
 from askew.reproduce.store import Results
 from askew.reproduce.summary import ItemSummary
 
@@ -47,15 +46,6 @@ def write_figure(summary: ItemSummary, results: Results, path: Path) -> bool:
         raise AskewError(f"{summary.item.address}: unknown kind of plot {plot.kind!r}; {suggest(plot.kind, KINDS)}")
     if plot.kind not in UNTRAINED and not any(row.ours.mean is not None for row in summary.rows):
         return False
-    import matplotlib as mpl
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    path = check_plot_path(path)
-    with mpl.rc_context(_STYLE | _TEXT_AS_TEXT):
-        figure = Figure(figsize=(8.4, 3.8), layout="constrained")
-        FigureCanvasAgg(figure)
-        KINDS[plot.kind](figure, summary, results)
-        metadata: dict[str, Any] = {".svg": {"Date": None, "Creator": None}, ".png": {"Software": None}, ".pdf": {"CreationDate": None}}
-        figure.savefig(path, dpi=110, metadata=metadata[path.suffix.lower()])
+    draw = KINDS[plot.kind]
+    save_figure(check_plot_path(path), lambda figure: draw(figure, summary, results), (8.4, 3.8), 110, _TEXT_AS_TEXT)
     return True

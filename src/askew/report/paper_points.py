@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from askew.report.curves import _DASHES
+from askew.report.canvas import DASHES
 from askew.report.paper_curves import COLOURS
 from askew.reproduce.item import Plot, Row
 from askew.reproduce.measures import measure
@@ -33,11 +33,11 @@ def draw_points(figure: Figure, summary: ItemSummary, results: Results) -> None:
     names = list(dict.fromkeys(row.series for row, _ in rows if row.x is not None))
     handles: list[Any] = []
     for at, name in enumerate(names):
-        style = {"color": COLOURS[at % len(COLOURS)], "linestyle": _DASHES[at // len(COLOURS) % len(_DASHES)]}
+        style = {"color": COLOURS[at % len(COLOURS)], "linestyle": DASHES[at // len(COLOURS) % len(DASHES)]}
         mine = sorted(((row, m) for row, m in rows if row.series == name and row.x is not None), key=lambda pair: pair[0].x or 0.0)
         handles += _series(axes, mine, results, summary.item.paper, name, style)
     for at, (row, measured) in enumerate((row, m) for row, m in rows if row.x is None and m.ours.mean is not None):
-        handles.append(axes.axhline(measured.ours.mean or 0.0, color="#777777", linestyle=_DASHES[(at + 1) % len(_DASHES)], linewidth=1.2,
+        handles.append(axes.axhline(measured.ours.mean or 0.0, color="#777777", linestyle=DASHES[(at + 1) % len(DASHES)], linewidth=1.2,
                                     label=row.name, zorder=1))
     if any(measured.paper for _, measured in rows):
         handles.append(axes.plot([], [], "o", markerfacecolor="white", markeredgecolor="#555555", markersize=6, label="paper")[0])

@@ -4,37 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from askew.core import skew
-from askew.core.errors import AskewError
+from askew.report.canvas import check_plot_path, save_figure
 from askew.report.palette import class_colours
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-FORMATS = (".png", ".svg", ".pdf")
 MOST_BARS = 30  # as many clients as hsu2019's figure 1 shows
 _MOST_NAMES = 25  # classes beyond this are shown as a scale, not by name
 _MEAN = "#111111"  # no colour of a class
-_STYLE: Any = {
-    "font.family": "sans-serif", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False,
-    "axes.edgecolor": "#555555", "axes.labelcolor": "#333333", "xtick.color": "#555555", "ytick.color": "#555555",
-    "svg.hashsalt": "askew", "svg.fonttype": "path",
-}
-
-
-def check_plot_path(path: str | Path) -> Path:
-    """Refuse, before any work, a file that could not be written."""
-    path = Path(path)
-    if path.suffix.lower() not in FORMATS:
-        raise AskewError(f"plot file {str(path)!r} must end in {', '.join(FORMATS)}")
-    if not path.parent.is_dir():
-        raise AskewError(f"plot file {str(path)!r}: there is no folder {str(path.parent)!r}; make it first")
-    return path
 
 
 def plot_population(path: str | Path, counts: np.ndarray, *, reference: np.ndarray | None = None,
@@ -56,20 +40,14 @@ def plot_population(path: str | Path, counts: np.ndarray, *, reference: np.ndarr
     References:
         Hsu et al. 2019, figure 1.
     """
-    import matplotlib as mpl
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     path = check_plot_path(path)
     names = [str(c) for c in range(counts.shape[1])] if class_names is None else list(class_names)
     clients = [str(k) for k in range(len(counts))] if client_names is None else list(client_names)
     shown = np.unique(np.linspace(0, len(counts) - 1, min(len(counts), MOST_BARS)).round().astype(int))
-    with mpl.rc_context(_STYLE):
-        sizes = counts.sum(axis=1)
-        unequal = len(counts) > 1 and sizes.max() > 1.1 * sizes.min()
-        height = 1.9 + 0.145 * max(len(shown), 12) + (0.2 if len(names) > 10 else 0.0)
-        figure = Figure(figsize=(10.0, height), layout="constrained")
-        FigureCanvasAgg(figure)
+    sizes = counts.sum(axis=1)
+    unequal = len(counts) > 1 and sizes.max() > 1.1 * sizes.min()
+
+    def draw(figure: Figure) -> None:
         widths = [3.2, 0.8, 2.2] if unequal else [3.2, 2.2]
         axes = list(figure.subplots(1, len(widths), width_ratios=widths))
         _bars(axes[0], counts, shown, clients, names)
@@ -79,8 +57,9 @@ def plot_population(path: str | Path, counts: np.ndarray, *, reference: np.ndarr
         if title:
             figure.suptitle(title, fontsize=11, fontweight="bold", color="#222222")
         _legend(figure, names)
-        metadata = {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
-        figure.savefig(path, dpi=160, metadata=metadata[path.suffix.lower()])
+
+    height = 1.9 + 0.145 * max(len(shown), 12) + (0.2 if len(names) > 10 else 0.0)
+    save_figure(path, draw, (10.0, height), style={"axes.grid": False, "axes.axisbelow": "line"})
 
 
 def _bars(axes: Axes, counts: np.ndarray, shown: np.ndarray, clients: list[str], names: list[str]) -> None:

@@ -1,0 +1,60 @@
+"""What all pictures share: where they may be written, how they look, and that the same numbers give the same bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from askew.core.errors import AskewError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FORMATS = (".png", ".svg", ".pdf")
+DASHES: tuple[Any, ...] = ("-", (0, (5, 1.6)), (0, (1.2, 1.4)), (0, (6, 1.5, 1.2, 1.5)))
+_STYLE: Any = {
+    "font.family": "sans-serif", "font.size": 9, "axes.spines.top": False, "axes.spines.right": False,
+    "axes.edgecolor": "#555555", "axes.labelcolor": "#333333", "xtick.color": "#555555", "ytick.color": "#555555",
+    "axes.grid": True, "axes.axisbelow": True, "grid.color": "#e6e6e6", "grid.linewidth": 0.7,
+    "lines.solid_capstyle": "round", "svg.hashsalt": "askew", "svg.fonttype": "path",
+}
+# No times or versions in the file.
+_METADATA: dict[str, Any] = {".svg": {"Date": None, "Creator": None}, ".png": {"Software": None}, ".pdf": {"CreationDate": None}}
+
+
+def check_plot_path(path: str | Path) -> Path:
+    """Refuse, before any work, a file that could not be written."""
+    path = Path(path)
+    if path.suffix.lower() not in FORMATS:
+        raise AskewError(f"plot file {str(path)!r} must end in {', '.join(FORMATS)}")
+    if not path.parent.is_dir():
+        raise AskewError(f"plot file {str(path)!r}: there is no folder {str(path.parent)!r}; make it first")
+    return path
+
+
+def save_figure(path: Path, draw: Callable[[Figure], None], size: tuple[float, float], dpi: int = 160,
+                style: Any = None) -> None:
+    """Draw a figure of `size` inches and write it, without a display.
+
+    Args:
+        style: settings of matplotlib (a mapping) that differ from those of our pictures.
+    """
+    import matplotlib as mpl
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(_STYLE | (style or {})):
+        figure = Figure(figsize=size, layout="constrained")
+        FigureCanvasAgg(figure)
+        draw(figure)
+        figure.savefig(path, dpi=dpi, metadata=_METADATA[path.suffix.lower()])
+
+
+def whole_rounds(axes: Axes) -> None:
+    """Rounds on the x axis: whole numbers."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    axes.margins(x=0.02)
