@@ -12,8 +12,9 @@ on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUD
 
 
 def network():
+    inner = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.ReLU(), nn.LocalResponseNorm(3, alpha=0.5), nn.ReLU(), nn.MaxPool2d(2))
     return nn.Sequential(nn.Conv2d(3, 8, 3), nn.MaxPool2d(3, 2, ceil_mode=True), nn.ReLU(), nn.LocalResponseNorm(5, alpha=0.5),
-                         nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)), nn.Flatten(), nn.LazyLinear(4))
+                         inner, nn.Flatten(), nn.LazyLinear(4))
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=on_a_gpu)])
@@ -25,7 +26,8 @@ def test_values_gradients_and_names_stay(device):
     fast = copy.deepcopy(plain)
     use_fast_layers(fast)
     assert [type(layer) for layer in fast[1:4]] == [FastMaxPool2d, nn.Identity, FastLocalResponseNorm]
-    assert [type(layer) for layer in fast[4]] == [nn.Conv2d, nn.ReLU, FastMaxPool2d], "a rectifier in front stays"
+    assert [type(layer) for layer in fast[4]] == [nn.Conv2d, nn.Identity, FastLocalResponseNorm, nn.ReLU, FastMaxPool2d]
+    assert [layer.rectify for layer in (fast[1], fast[3], fast[4][2], fast[4][4])] == [True, False, True, False]
     assert list(fast.state_dict()) == list(plain.state_dict())
     for ours, theirs in zip([fast(x), *torch.autograd.grad(fast(x).square().sum(), list(fast.parameters()))],
                             [plain(x), *torch.autograd.grad(plain(x).square().sum(), list(plain.parameters()))], strict=True):

@@ -33,8 +33,9 @@ def test_the_per_client_convolution_equals_one_convolution_a_client(shape, dtype
 
 
 @pytest.mark.parametrize(("channels", "size", "alpha"), [(64, 9, 0.001), (20, 5, 2.0), (10, 4, 1.0)])
+@pytest.mark.parametrize("rectify", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_local_response_normalisation_equals_torch(channels, size, alpha, dtype):
+def test_local_response_normalisation_equals_torch(channels, size, alpha, rectify, dtype):
     import torch.nn.functional as F
 
     from askew.simulate.lrn_kernels import local_response_norm
@@ -43,9 +44,9 @@ def test_local_response_normalisation_equals_torch(channels, size, alpha, dtype)
     generator = torch.Generator("cuda").manual_seed(0)
     x = torch.randn(7, channels, 9, 11, device="cuda", generator=generator).to(dtype).contiguous(memory_format=torch.channels_last)
     dy = torch.randn(x.shape, device="cuda", generator=generator).to(dtype)
-    y = local_response_norm(x.requires_grad_(), size, alpha, 0.75, 1.0)
+    y = local_response_norm(x.requires_grad_(), size, alpha, 0.75, 1.0, rectify)
     double = x.detach().double().requires_grad_()
-    expected = F.local_response_norm(double, size, alpha, 0.75, 1.0)
+    expected = F.local_response_norm(F.relu(double) if rectify else double, size, alpha, 0.75, 1.0)
     got = [y, *torch.autograd.grad(y, x, dy)]
     for ours, theirs in zip(got, [expected, *torch.autograd.grad(expected, double, dy.double())], strict=True):
         error = (ours.double() - theirs).norm() / theirs.norm()

@@ -18,19 +18,21 @@ MOST_POOLED = 127  # pixels in a window: the kernels keep in one byte which was 
 
 
 class FastLocalResponseNorm(nn.Module):
-    """`nn.LocalResponseNorm`."""
+    """`nn.LocalResponseNorm`, and with the ReLU in front of it."""
 
     def __init__(self, layer: nn.LocalResponseNorm) -> None:
         super().__init__()
         self.size, self.alpha, self.beta, self.k = layer.size, layer.alpha, layer.beta, layer.k
+        self.rectify = False
 
     def forward(self, x: Tensor) -> Tensor:
         if x.is_cuda and x.ndim == 4:
             from askew.simulate.lrn_kernels import MOST_CHANNELS, local_response_norm
 
             if x.shape[1] <= MOST_CHANNELS:
-                return local_response_norm(x.contiguous(memory_format=torch.channels_last), self.size, self.alpha, self.beta, self.k)
-        return F.local_response_norm(x, self.size, self.alpha, self.beta, self.k)
+                return local_response_norm(x.contiguous(memory_format=torch.channels_last), self.size, self.alpha, self.beta, self.k,
+                                           self.rectify)
+        return F.local_response_norm(F.relu(x) if self.rectify else x, self.size, self.alpha, self.beta, self.k)
 
 
 class FastMaxPool2d(nn.Module):
@@ -60,9 +62,12 @@ def use_fast_layers(network: nn.Module) -> None:
             elif type(child) is nn.MaxPool2d and _fits(child):
                 setattr(parent, name, FastMaxPool2d(child))
         if type(parent) is nn.Sequential:
-            for (_, layer), (name, after) in itertools.pairwise(list(parent.named_children())):
+            for (name, layer), (name_after, after) in itertools.pairwise(list(parent.named_children())):
                 if isinstance(layer, FastMaxPool2d) and type(after) is nn.ReLU:
                     layer.rectify = True
+                    setattr(parent, name_after, nn.Identity())
+                elif type(layer) is nn.ReLU and isinstance(after, FastLocalResponseNorm) and getattr(parent, name) is layer:
+                    after.rectify = True
                     setattr(parent, name, nn.Identity())
 
 
