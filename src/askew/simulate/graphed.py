@@ -218,7 +218,7 @@ class GraphedSteps:
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side), torch._dynamo.config.patch(recompile_limit=_VARIANTS):
-            for _ in range(3 if new else 0):  # compile, and let libraries choose their algorithms, outside the capture
+            for _ in range(3 if new else 1):  # compile, and let libraries choose their algorithms, outside the capture
                 mine.step.zero_()
                 self._one_step(mine, step, apply, clients, batch)
         torch.cuda.current_stream().wait_stream(side)
