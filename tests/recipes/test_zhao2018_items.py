@@ -167,6 +167,7 @@ def test_sharing_is_that_of_section_4_2():
         assert len(population.server) == round(row.x / 100 * 40_000)
         assert set(population.sizes) == {4_000 + len(population.server)}
         assert float(row.name.rpartition(" ")[2]) == pytest.approx(skew.mean_emd(population.counts), abs=0.005)
+        assert dict(ITEMS["figure7a"].plot.beside)[row.x] == pytest.approx(skew.mean_emd(population.counts), abs=1e-6), "drawn beside"
     assert [row.x for row in ITEMS["figure7a"].rows[1:]] == [2.5, 5, 7.5, 10, 12.5, 15, 17.5, 20, 22.5, 25]
     for row in ITEMS["figure7b"].rows[1:]:
         (recipe,) = row.recipes

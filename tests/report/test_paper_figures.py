@@ -138,3 +138,15 @@ def test_unknown_kind_is_refused(measured: Measured, tmp_path: Path) -> None:
 
 def test_every_figure_of_the_papers_has_a_known_kind() -> None:
     assert {item.plot.kind for item in all_items() if item.plot} <= set(KINDS)
+
+
+def test_what_is_known_without_training_is_drawn_against_an_axis_of_its_own(measured: Measured) -> None:
+    item = measured.items["rates"]
+    assert item.plot is not None
+    known = replace(item, plot=replace(item.plot, beside=((0.1, 1.8), (0.3, 0.9)), beside_label="distance"))
+    figure = Figure()
+    KINDS["points"](figure, summarise(known, measured.results), measured.results)
+    ours, other = figure.axes
+    assert (ours.get_ylabel(), other.get_ylabel()) == ("test accuracy (%)", "distance")
+    assert other.lines[0].get_xydata().tolist() == [[0.1, 1.8], [0.3, 0.9]]
+    assert "distance" in [text.get_text() for text in figure.legends[0].get_texts()]

@@ -249,7 +249,8 @@ def _figure7a() -> Item:
               lambda v: 25 <= v[_beta_name(10)] - v["without sharing"] <= 35),
     )
     return _item("figure7a", "Accuracy over the size of the shared set, CIFAR-10, one class a client", rows, claims=claims,
-                 plot=Plot("points", x_label="beta: shared set / clients' data (%)"),
+                 plot=Plot("points", x_label="beta: shared set / clients' data (%)", beside_label="earth mover's distance",
+                           beside=tuple((beta, _shared_distance(beta)) for beta in (0.0, *BETAS))),
                  quick_rows=("without sharing", _beta_name(2.5), _beta_name(10), _beta_name(25)), notes=_shared_note())
 
 
@@ -296,9 +297,13 @@ def _shared(beta: float, alpha: float = 100, warm_up_until: float = 0.0) -> Reci
     return recipe.with_setting("warm_up.epochs", 200) if warm_up_until else recipe
 
 
+def _shared_distance(beta: float) -> float:
+    """The EMD that figure 7 (a) plots beside the accuracy: a client has |D| / 10 images of one class and |G| even ones."""
+    return 1.8 / (1 + CLIENTS * beta / 100)
+
+
 def _beta_name(beta: float) -> str:
-    """With the EMD that figure 7 (a) plots beside the accuracy: a client has |D| / 10 own images and |G| even ones."""
-    return f"beta {beta:g}%, EMD {1.8 / (1 + CLIENTS * beta / 100):.2f}"
+    return f"beta {beta:g}%, EMD {_shared_distance(beta):.2f}"
 
 
 def _not_shared() -> Row:

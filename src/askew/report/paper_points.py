@@ -43,6 +43,8 @@ def draw_points(figure: Figure, summary: ItemSummary, results: Results) -> None:
         handles.append(axes.plot([], [], "o", markerfacecolor="white", markeredgecolor="#555555", markersize=6, label="paper")[0])
     unit = next((measured.unit for _, measured in rows if measured.ours.mean is not None), "")
     axes.set(xlabel=plot.x_label, ylabel=f"{plot.y_label} (%)" if unit == "%" else plot.y_label)
+    if plot.beside:
+        handles.append(_beside(axes, plot))
     _mark_places(axes, sorted({row.x for row, _ in rows if row.x is not None}), plot)
     shown = [handle for handle in handles if handle.get_label() and not str(handle.get_label()).startswith("_")]
     if len(shown) > 1:
@@ -68,6 +70,17 @@ def _series(axes: Axes, rows: list[tuple[Row, RowSummary]], results: Results, pa
     return [axes.errorbar([row.x or 0.0 for row, _ in ours], [measured.ours.mean or 0.0 for _, measured in ours],
                           yerr=[measured.ours.spread or 0.0 for _, measured in ours] if any(m.ours.spread for _, m in ours) else None,
                           fmt="o", markersize=4.5, linewidth=1.5, elinewidth=1.2, capsize=2.5, label=name, zorder=4, **style)]
+
+
+def _beside(axes: Axes, plot: Plot) -> Any:
+    """The line against an axis on the right."""
+    other = axes.twinx()
+    other.spines["right"].set_visible(True)
+    other.grid(visible=False)
+    other.set_ylabel(plot.beside_label)
+    line = other.plot(*zip(*plot.beside, strict=True), color="#777777", linestyle=DASHES[2], linewidth=1.3, label=plot.beside_label)[0]
+    other.set_ylim(bottom=0)
+    return line
 
 
 def _by_seed(row: Row, measured: RowSummary, results: Results, paper: str) -> list[float]:

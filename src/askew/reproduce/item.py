@@ -41,6 +41,7 @@ class Plot:
         kind: "curves" (a key of the records over rounds, one line a row), "points" (values over `Row.x`, one line a
             series), or the name of a drawing of its own in `askew.report.paper_figures`.
         y: keys of the records that "curves" shows, one panel each.
+        beside: (x, y) of a line that "points" draws against a second axis: what is known without training.
     """
 
     kind: str
@@ -48,6 +49,8 @@ class Plot:
     y_label: str = "test accuracy"
     y: tuple[str, ...] = ("accuracy",)
     log_x: bool = False
+    beside: tuple[tuple[float, float], ...] = ()
+    beside_label: str = ""
 
 
 @dataclass(frozen=True)
