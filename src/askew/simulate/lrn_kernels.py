@@ -21,7 +21,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-MOST_CHANNELS = 256  # all channels of a pixel lie in one tile
+MOST_CHANNELS = 128  # all channels of a pixel lie in one tile, and the band matrix in shared memory
 
 
 @triton.jit
@@ -40,41 +40,48 @@ def _sums(v, band, PRECISION: tl.constexpr):
 
 
 @triton.jit
+def _places(number, N, C: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr):
+    """Where a tile of BM pixels begins, where its values lie within it (short numbers: long ones fill the registers), which are real."""
+    first = number.to(tl.int64) * BM
+    rows = tl.arange(0, BM)
+    c = tl.arange(0, BC)
+    return first * C, rows[:, None] * C + c[None, :], (rows < N - first)[:, None] & (c < C)[None, :]
+
+
+@triton.jit
+def _values(x, at, real, RECTIFY: tl.constexpr):
+    a = tl.load(x + at, mask=real, other=0.0).to(tl.float32)
+    if RECTIFY:
+        a = tl.where(a <= 0.0, 0.0, a)
+    return a
+
+
+@triton.jit
 def _forward(x, y, N, C: tl.constexpr, BEFORE: tl.constexpr, AFTER: tl.constexpr, SCALE, BETA, K, RECTIFY: tl.constexpr,
              PRECISION: tl.constexpr, TILES: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr):
-    c = tl.arange(0, BC)
     near = _band(BEFORE, AFTER, BC)
     for i in range(TILES):
-        rows = (tl.program_id(0).to(tl.int64) * TILES + i) * BM + tl.arange(0, BM)
-        at = rows[:, None] * C + c[None, :]
-        real = (rows < N)[:, None] & (c < C)[None, :]
-        a = tl.load(x + at, mask=real, other=0.0).to(tl.float32)
-        if RECTIFY:
-            a = tl.where(a <= 0.0, 0.0, a)
+        begin, at, real = _places(tl.program_id(0) * TILES + i, N, C, BM, BC)
+        a = _values(x + begin, at, real, RECTIFY)
         s = K + SCALE * _sums(a * a, near, PRECISION)
-        tl.store(y + at, (a * tl.exp2(-BETA * tl.log2(s))).to(y.dtype.element_ty), mask=real)
+        tl.store(y + begin + at, (a * tl.exp2(-BETA * tl.log2(s))).to(y.dtype.element_ty), mask=real)
 
 
 @triton.jit
 def _backward(x, dy, dx, N, C: tl.constexpr, BEFORE: tl.constexpr, AFTER: tl.constexpr, SCALE, BETA, K, RECTIFY: tl.constexpr,
               PRECISION: tl.constexpr, TILES: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr):
-    c = tl.arange(0, BC)
     near = _band(BEFORE, AFTER, BC)
     back = _band(AFTER, BEFORE, BC)  # [c, j]
     for i in range(TILES):
-        rows = (tl.program_id(0).to(tl.int64) * TILES + i) * BM + tl.arange(0, BM)
-        at = rows[:, None] * C + c[None, :]
-        real = (rows < N)[:, None] & (c < C)[None, :]
-        a = tl.load(x + at, mask=real, other=0.0).to(tl.float32)
-        if RECTIFY:
-            a = tl.where(a <= 0.0, 0.0, a)
-        g = tl.load(dy + at, mask=real, other=0.0).to(tl.float32)
+        begin, at, real = _places(tl.program_id(0) * TILES + i, N, C, BM, BC)
+        a = _values(x + begin, at, real, RECTIFY)
+        g = tl.load(dy + begin + at, mask=real, other=0.0).to(tl.float32)
         length = tl.log2(K + SCALE * _sums(a * a, near, PRECISION))
         spread = _sums(g * a * tl.exp2(-(BETA + 1.0) * length), back, PRECISION)
         result = g * tl.exp2(-BETA * length) - 2.0 * SCALE * BETA * a * spread
         if RECTIFY:
             result = tl.where(a <= 0.0, 0.0, result)
-        tl.store(dx + at, result.to(dx.dtype.element_ty), mask=real)
+        tl.store(dx + begin + at, result.to(dx.dtype.element_ty), mask=real)
 
 
 def _launch(kernel: Any, tensors: list[Tensor], size: int, alpha: float, beta: float, k: float, rectify: bool) -> None:
@@ -82,11 +89,11 @@ def _launch(kernel: Any, tensors: list[Tensor], size: int, alpha: float, beta: f
     channels = x.shape[1]
     pixels = x.numel() // channels
     wide = max(16, triton.next_power_of_2(channels))
-    block, tiles = (64 if wide <= 64 else 32), 4
+    block, tiles = (32 if wide <= 64 else 16), 4  # with eight warps: few enough registers to keep many programs in flight
     precision = "bf16" if x.dtype == torch.bfloat16 else "tf32" if torch.backends.cudnn.allow_tf32 else "tf32x3"
     # torch pads size // 2 channels in front and (size - 1) // 2 behind.
     kernel[(triton.cdiv(pixels, block * tiles),)](*tensors, pixels, channels, size // 2, (size - 1) // 2, alpha / size, beta, k,
-                                                  rectify, precision, tiles, block, wide, num_warps=4)
+                                                  rectify, precision, tiles, block, wide, num_warps=8)
 
 
 @torch.library.custom_op("askew::local_response_norm", mutates_args=())
