@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import askew
+from askew.simulate.fast_layers import use_fast_layers
 from askew.simulate.rewrite import pool_before_relu
 from askew.simulate.task import build_task
 
@@ -56,6 +57,23 @@ def test_only_what_is_known_to_follow_is_exchanged():
         before = kinds(layers)
         pool_before_relu(layers)
         assert kinds(layers) == before
+
+
+class Flip(nn.Module):
+    def forward(self, x):
+        return -x
+
+
+@pytest.mark.parametrize("rewrite", [pool_before_relu, use_fast_layers])
+@pytest.mark.parametrize("pair", [(nn.ReLU(), nn.MaxPool2d(2)), (nn.MaxPool2d(2), nn.ReLU()),
+                                  (nn.ReLU(), nn.LocalResponseNorm(3))], ids=str)
+def test_a_layer_in_several_places_stands_between_others(rewrite, pair):
+    shared = Flip()
+    network = nn.Sequential(shared, pair[0], shared, pair[1])
+    x = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    expected = network(x)
+    rewrite(network)
+    assert torch.equal(network(x), expected)
 
 
 def test_a_network_of_ones_own_is_left_alone():

@@ -9,7 +9,6 @@ The examples of K clients lie behind each other as one batch of K * B, so that e
 from __future__ import annotations
 
 import copy
-import itertools
 from typing import Any
 
 import torch
@@ -19,6 +18,7 @@ from askew.core import rng
 from askew.simulate.client_conv import client_conv2d
 from askew.simulate.dropout import KeyedDropout
 from askew.simulate.fast_layers import use_fast_layers
+from askew.simulate.rewrite import neighbours
 
 
 class ClientConv2d(nn.Module):
@@ -195,10 +195,9 @@ def with_client_axis(module: nn.Module) -> nn.Module | str:
         for name, child in list(parent.named_children()):
             if _has_client_form(child):
                 setattr(parent, name, _client_form(child))
-        if type(parent) is nn.Sequential:
-            for layer, after in itertools.pairwise(parent):
-                if isinstance(layer, ClientConv2d) and isinstance(after, ClientBatchNorm):
-                    layer.centred = True
+    for _, (_, layer), (_, after) in neighbours(copied):
+        if isinstance(layer, ClientConv2d) and isinstance(after, ClientBatchNorm):
+            layer.centred = True
     use_fast_layers(copied)
     return copied
 

@@ -6,13 +6,14 @@ other devices they are torch's.
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from askew.simulate.rewrite import neighbours
 
 MOST_POOLED = 127  # pixels in a window: the kernels keep in one byte which was the largest
 
@@ -56,19 +57,18 @@ class FastMaxPool2d(nn.Module):
 def use_fast_layers(network: nn.Module) -> None:
     """Put them in the place of torch's, below `network`; names of weights stay what they were."""
     for parent in list(network.modules()):
-        for name, child in list(parent.named_children()):
+        for name, child in list(parent._modules.items()):
             if type(child) is nn.LocalResponseNorm:
                 setattr(parent, name, FastLocalResponseNorm(child))
             elif type(child) is nn.MaxPool2d and _fits(child):
                 setattr(parent, name, FastMaxPool2d(child))
-        if type(parent) is nn.Sequential:
-            for (name, layer), (name_after, after) in itertools.pairwise(list(parent.named_children())):
-                if isinstance(layer, FastMaxPool2d) and type(after) is nn.ReLU:
-                    layer.rectify = True
-                    setattr(parent, name_after, nn.Identity())
-                elif type(layer) is nn.ReLU and isinstance(after, FastLocalResponseNorm) and getattr(parent, name) is layer:
-                    after.rectify = True
-                    setattr(parent, name, nn.Identity())
+    for parent, (name, layer), (after, following) in neighbours(network):
+        if isinstance(layer, FastMaxPool2d) and type(following) is nn.ReLU:
+            layer.rectify = True
+            setattr(parent, after, nn.Identity())
+        elif type(layer) is nn.ReLU and isinstance(following, FastLocalResponseNorm):
+            following.rectify = True
+            setattr(parent, name, nn.Identity())
 
 
 def _fits(layer: nn.MaxPool2d) -> bool:

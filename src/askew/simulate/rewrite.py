@@ -3,8 +3,23 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 
 from torch import nn
+
+Place = tuple[str, nn.Module]
+
+
+def neighbours(network: nn.Module) -> Iterator[tuple[nn.Sequential, Place, Place]]:
+    """Layers that are known to be applied one right after the other, as they stand now: both with their names, and their parent.
+
+    A layer that stands in several places counts in each; `named_children` would leave out all but the first, and what is
+    on either side of the others would look like neighbours.
+    """
+    for parent in list(network.modules()):
+        if type(parent) is nn.Sequential:
+            for name, after in itertools.pairwise(list(parent._modules)):
+                yield parent, (name, parent.get_submodule(name)), (after, parent.get_submodule(after))
 
 
 def pool_before_relu(network: nn.Module) -> None:
@@ -13,10 +28,7 @@ def pool_before_relu(network: nn.Module) -> None:
     The rectifier then reads and writes a quarter of the values, or less. Neither layer has weights, so that the names of
     all weights stay what they were. Only neighbours in an `nn.Sequential` are known to be applied one after the other.
     """
-    for parent in network.modules():
-        if type(parent) is not nn.Sequential:
-            continue
-        for (name, layer), (after, pool) in itertools.pairwise(list(parent.named_children())):
-            if type(layer) is nn.ReLU and type(pool) is nn.MaxPool2d and not pool.return_indices:
-                setattr(parent, name, pool)
-                setattr(parent, after, layer)
+    for parent, (name, layer), (after, pool) in neighbours(network):
+        if type(layer) is nn.ReLU and type(pool) is nn.MaxPool2d and not pool.return_indices:
+            setattr(parent, name, pool)
+            setattr(parent, after, layer)
