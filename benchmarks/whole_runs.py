@@ -20,27 +20,27 @@ from askew.recipes import fednnnn2020, hsu2019
 from askew.simulate.run_folder import describe_environment
 from askew.simulate.sweep import sweep
 
-
-def recipes(name: str) -> list[Recipe]:
-    if name == "fednnnn":
-        return [fednnnn2020.recipes("CIFAR-10", "non-IID-B")["FedNNNN"]]
-    if name == "hsu":
-        return [hsu2019.recipe(0.2, 0.05, 1, 0.01)]
-    return [hsu2019.recipe(alpha, 0.05, 1, lr) for alpha in hsu2019.ALPHAS for lr in (0.001, 0.003, 0.01, 0.03, 0.1)]
+RUNS: dict[str, list[Recipe]] = {
+    "fednnnn": [fednnnn2020.recipes("CIFAR-10", "non-IID-B")["FedNNNN"]],
+    "hsu": [hsu2019.recipe(0.2, 0.05, 1, 0.01)],
+    "hsu40": [hsu2019.recipe(alpha, 0.05, 1, lr) for alpha in hsu2019.ALPHAS for lr in (0.001, 0.003, 0.01, 0.03, 0.1)],
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir", required=True)
-    parser.add_argument("--runs", default="fednnnn,hsu,hsu40")
+    parser.add_argument("--runs", default=",".join(RUNS))
     parser.add_argument("--rounds", type=int, help="instead of all of the paper's")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--precision", default="bf16")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    if unknown := set(options.runs.split(",")) - set(RUNS):
+        parser.error(f"--runs: unknown {', '.join(sorted(unknown))}; choose among {', '.join(RUNS)}")
     rows: list[dict[str, Any]] = []
     for name in options.runs.split(","):
-        wanted = [recipe.replace(rounds=options.rounds or recipe.rounds) for recipe in recipes(name)]
+        wanted = [recipe.replace(rounds=options.rounds or recipe.rounds) for recipe in RUNS[name]]
         times: list[float] = []
 
         def on_round(i: int, record: Any, recipe: Recipe, times: list[float] = times) -> None:

@@ -5,6 +5,12 @@ import torch
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 
+
+@pytest.fixture(autouse=True)
+def full_precision(monkeypatch):
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+
+
 @pytest.mark.parametrize("shape", [(3, 2, 3, 9, 9, 8, 3, 1, 1), (5, 4, 32, 16, 16, 64, 3, 1, 1), (2, 3, 1, 12, 10, 20, 5, 0, 1),
                                    (4, 10, 64, 8, 8, 64, 5, 2, 1), (3, 2, 3, 9, 8, 8, 3, 1, 2), (4, 5, 32, 16, 16, 64, 3, 1, 2)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -19,7 +25,6 @@ def test_the_per_client_convolution_equals_one_convolution_a_client(shape, dtype
     x = torch.randn(clients * batch, channels, height, width, device="cuda", generator=generator).to(dtype).requires_grad_()
     w = (torch.randn(clients, outputs, channels, taps, taps, device="cuda", generator=generator) / taps / channels**0.5).requires_grad_()
     b = torch.randn(clients, outputs, device="cuda", generator=generator).requires_grad_()
-    torch.backends.cudnn.allow_tf32 = False
     y = client_conv2d(x, w, b, (stride, stride), (padding, padding), (1, 1))
     dy = torch.randn(y.shape, device="cuda", generator=generator).to(dtype)
     got = [y, *torch.autograd.grad(y, [x, w, b], dy)]
@@ -40,7 +45,6 @@ def test_local_response_normalisation_equals_torch(channels, size, alpha, rectif
 
     from askew.simulate.lrn_kernels import local_response_norm
 
-    torch.backends.cudnn.allow_tf32 = False
     generator = torch.Generator("cuda").manual_seed(0)
     x = torch.randn(7, channels, 9, 11, device="cuda", generator=generator).to(dtype).contiguous(memory_format=torch.channels_last)
     dy = torch.randn(x.shape, device="cuda", generator=generator).to(dtype)

@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from askew.core import rng
+from askew.core.cohort import squared_lengths
 from askew.core.preprocess import Preprocess
 from askew.core.transform import Params, State
 from askew.simulate.batched import BatchedStep, Network, local_losses
@@ -302,7 +303,7 @@ def _fill(memories: list[Params], start: Params) -> None:
 
 def _updates(params: Params, start: Params) -> tuple[Params, Tensor]:
     updates = {name: v - start[name] for name, v in params.items()}
-    return updates, torch.stack([v.square().flatten(1).sum(dim=1) for v in updates.values()], dim=1).double()
+    return updates, squared_lengths(updates)
 
 
 def _kernels(like: Tensor, clients: int) -> Tensor:
