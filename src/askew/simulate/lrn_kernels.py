@@ -89,11 +89,11 @@ def _launch(kernel: Any, tensors: list[Tensor], size: int, alpha: float, beta: f
     channels = x.shape[1]
     pixels = x.numel() // channels
     wide = max(16, triton.next_power_of_2(channels))
-    block, tiles = (32 if wide <= 64 else 16), 4  # with eight warps: few enough registers to keep many programs in flight
+    block, tiles = (64 if wide <= 64 else 32), 4  # of what was tried on an H200 with 64 channels, the fastest
     precision = "bf16" if x.dtype == torch.bfloat16 else "tf32" if torch.backends.cudnn.allow_tf32 else "tf32x3"
     # torch pads size // 2 channels in front and (size - 1) // 2 behind.
     kernel[(triton.cdiv(pixels, block * tiles),)](*tensors, pixels, channels, size // 2, (size - 1) // 2, alpha / size, beta, k,
-                                                  rectify, precision, tiles, block, wide, num_warps=8)
+                                                  rectify, precision, tiles, block, wide, num_warps=4, num_stages=len(tensors))
 
 
 @torch.library.custom_op("askew::local_response_norm", mutates_args=())
