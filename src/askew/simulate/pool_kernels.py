@@ -117,7 +117,7 @@ def _out_size(x: Tensor, window: list[int], padding: list[int], ceil: bool) -> t
 
 def _windows(size: int, window: int, padding: int, ceil: bool) -> int:
     """As torch counts them: with `ceil`, one more that hangs over the end, if it begins within the image or its left padding."""
-    count = (size + 2 * padding - window + ceil) // 2 + 1
+    count = (size + 2 * padding - window + int(ceil)) // 2 + 1
     return count - 1 if ceil and 2 * (count - 1) >= size + padding else count
 
 
