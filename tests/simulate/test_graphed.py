@@ -66,6 +66,15 @@ def test_compiled_for_a_cpu_it_is_the_same(name):
     assert relative(reference, trained(RECIPES[name], "cpu", Vectorised, rounds=2, graphed=True, compiled=True)) < 1e-4
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(not COMPILES, reason="torch compiles for CPUs with g++ and Python's headers, which are not installed")
+def test_a_network_is_compiled_as_if_there_had_been_no_other():
+    """torch would let the axes vary in which this network's batches and weights differ from the last one's."""
+    recipe = RECIPES["batch norm, unequal sizes"]
+    trained(BASE, "cpu", Vectorised, rounds=1, graphed=True, compiled=True)
+    assert relative(trained(recipe, "cpu", Sequential), trained(recipe, "cpu", Vectorised, graphed=True, compiled=True)) < 1e-4
+
+
 @pytest.mark.parametrize("name", ["equal sizes", "augmented", "fedcd", "batch norm, unequal sizes"])
 def test_low_precision_stays_near(name):
     """bf16 has 8 bits: after a round, weights agree to some hundredths of their length."""

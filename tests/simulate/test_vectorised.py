@@ -31,7 +31,7 @@ def updates(engine, task, clients):
     found = {}
     for chunk in engine.train({0: initial_model(task)}, [Job(0, c) for c in clients], 3):
         for i, job in enumerate(chunk.jobs):
-            found[job.client] = {name: v[i] for name, v in chunk.updates.items()}
+            found[job.client] = {name: v[i].clone() for name, v in chunk.updates.items()}
     return found
 
 

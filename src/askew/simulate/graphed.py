@@ -1,9 +1,10 @@
-"""The batched step for GPUs: fixed buffers, a compiled network, CUDA graphs of one or several local steps that are replayed.
+"""The batched step for GPUs: fixed buffers, a compiled network, CUDA graphs that are replayed.
 
 A local step reads all it needs from device memory (which examples, which step, which rates), so that the host only
-says "again": once a round where that is short and all clients take as many steps. Gathering and augmenting, the network
-with its backward pass, and the optimiser's step are compiled (`torch.compile`): for one number of clients where it stays
-the same, else once for any number.
+says "again": three times a round where that is short and all clients take as many steps, to make ready what the steps
+begin with, to take them, and to see how far they have led. Gathering and augmenting, the network with its backward
+pass, and the optimiser's step are compiled (`torch.compile`): for one number of clients where it stays the same, else
+once for any number.
 """
 
 from __future__ import annotations
@@ -54,10 +55,11 @@ class Buffers:
     augment: Tensor  # [K, T, B] keys of the examples' random changes; like the next two made for all steps at once
     drop: Tensor  # [K, T] keys of dropout
     noise: Tensor  # [K, T] keys of the step's own noise
+    squares: Tensor  # [K, tensors] squared lengths of the updates
     applies: dict[Form, Callable[..., None]] = field(default_factory=dict)  # the optimiser's step, compiled
 
 
-Graphs = dict[tuple[Form, int], Callable[[], None]]  # form, number of steps -> these steps
+Graphs = dict[Any, Callable[[], None]]  # (form, number of steps) -> these steps; and what comes before and after all steps
 
 
 class GraphedSteps:
@@ -85,13 +87,23 @@ class GraphedSteps:
         self.device = x.device
         self._inputs = self._compile(self._gather)
         self._forward = self._compile(self._losses(network))
-        self._fill, self._updates = self._compile(_fill), self._compile(_updates)
+        self._fill, self._subtract = self._compile(_fill), self._compile(_subtract)
         self._numbers: set[int] = {0} if varies else set()  # of clients, so far
         self._pool = torch.cuda.graph_pool_handle() if self.device.type == "cuda" else None  # graphs run one after the other
         self._made: dict[Any, dict[int, tuple[Buffers, Graphs]]] = {}  # shape of work -> clients there is room for -> memory
 
     def _compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        return torch.compile(function) if self.compiled else function  # axes that are not marked are fixed
+        if not self.compiled:
+            return function
+        made = torch.compile(function)
+
+        def call(*args: Any) -> Any:
+            # Axes that are not marked are fixed: left to itself, torch lets those vary in which this network differs from
+            # the last one of the process, and makes code of it that fails or, worse, is wrong.
+            with torch._dynamo.config.patch(recompile_limit=_VARIANTS, automatic_dynamic_shapes=False):
+                return made(*args)
+
+        return call
 
     def _gather(self, examples: Tensor, counts: Tensor, keys: Tensor | None, number: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Inputs [K, B, ...], labels [K, B] and numbers of real examples [K] of step `number`, of all steps' [K, T, ...]."""
@@ -108,11 +120,15 @@ class GraphedSteps:
         return losses
 
     def run(self, start: Params, start_buffers: Params, step: BatchedStep, examples: Tensor, counts: Tensor, streams: Tensor,
-            round: int, host_counts: np.ndarray, steps: list[int]) -> tuple[Params, Params, Tensor]:
-        """Train a chunk; returns weights, buffers and summed losses, in memory that the next run reuses.
+            round: int, host_counts: np.ndarray, steps: list[int]) -> tuple[Params, Params, Tensor, Tensor]:
+        """Train a chunk.
 
         Args:
             start, start_buffers: [J, ...], or [1, ...] where all start from one model.
+
+        Returns:
+            updates and buffers [J, ...] and summed losses [J], in memory that the next run reuses; squared lengths
+            [J, tensors] of the updates.
         """
         clients, batch = len(streams), examples.shape[2]
         shared = all(len(v) == 1 for v in start.values()) and clients > 1
@@ -127,23 +143,20 @@ class GraphedSteps:
             plan.append((_bucket(active, room) if uneven else clients, size if self.exact else batch, uneven))
         if sum(form[0] for form in plan) * IDLE > room * len(plan):  # nearly equal: one graph, a few stand idle
             plan = [(room, form[1], uneven) for form in plan]
-        self._numbers |= {form[0] for form in plan}
+        self._numbers |= {room, *(form[0] for form in plan)}
         parts = [(form, count) for form, same in itertools.groupby(plan) for count in _parts(len(list(same)), uneven)]
-        for form, count in dict.fromkeys(parts):
-            if (form, count) not in graphs:
-                self._load(mine, start, start_buffers, step, examples, counts, streams, round)
-                graphs[form, count] = self._capture(mine, step, form, count)
         self._load(mine, start, start_buffers, step, examples, counts, streams, round)
-        for part in parts:
+        if not graphs:
+            graphs["begin"], graphs["end"] = self._capture(lambda: self._begin(mine, step)), self._capture(lambda: self._end(mine))
+        if new := [part for part in dict.fromkeys(parts) if part not in graphs]:
+            for form, count in new:
+                graphs["begin"]()
+                graphs[form, count] = self._capture_steps(mine, step, form, count)
+            self._load(mine, start, start_buffers, step, examples, counts, streams, round)  # trials have changed the buffers
+        for part in ("begin", *parts, "end"):
             graphs[part]()
         return ({name: v[:clients] for name, v in mine.params.items()}, {name: v[:clients] for name, v in mine.buffers.items()},
-                mine.totals[:clients])
-
-    def updates(self, params: Params, start: Params) -> tuple[Params, Tensor]:
-        """How far the weights [J, ...] have come from their start, and the squared lengths [J, tensors] of that."""
-        self._numbers.add(len(next(iter(params.values()))))
-        with torch._dynamo.config.patch(recompile_limit=_VARIANTS):
-            return self._updates({name: self._mark(v) for name, v in params.items()}, {name: self._mark(v) for name, v in start.items()})
+                mine.totals[:clients], mine.squares[:clients].clone())
 
     def _memory(self, shape: Any, start: Params, start_buffers: Params, step: BatchedStep, examples: Tensor, counts: Tensor,
                 streams: Tensor) -> tuple[Buffers, Graphs]:
@@ -170,38 +183,47 @@ class GraphedSteps:
                        torch.zeros(clients, device=self.device), torch.ones(clients, device=self.device),
                        {at: torch.empty_like(v) for at, v in step.varying.items()},
                        torch.zeros_like(examples) if self.prepare.random else streams, torch.zeros_like(counts) if self.drops else streams,
-                       torch.zeros_like(counts) if step.plain.random else streams)
+                       torch.zeros_like(counts) if step.plain.random else streams,
+                       torch.zeros((clients, len(own)), dtype=torch.float64, device=self.device))
 
     def _load(self, mine: Buffers, start: Params, start_buffers: Params, step: BatchedStep, examples: Tensor, counts: Tensor,
               streams: Tensor, round: int) -> None:
+        """What a run is given, to where the graphs read it."""
         clients = len(streams)
-        weights = [{name: self._mark(v[:clients]) for name, v in own.items()} for own in (mine.params, mine.low, mine.start)]
-        with torch._dynamo.config.patch(recompile_limit=_VARIANTS):
-            self._fill(weights, {name: self._mark(v) for name, v in start.items()})
-        for own, given in ((mine.buffers, start_buffers), (mine.rates, step.varying)):
-            if own:
-                targets = [v[:clients] for v in own.values()]
-                torch._foreach_copy_(targets, [given[name].expand_as(v) for name, v in zip(own, targets, strict=True)])
-        pytree.tree_map_(torch.Tensor.zero_, mine.state)
+        copies = [(mine.start[name][: len(v)], v) for name, v in start.items()]
+        copies += [(mine.buffers[name][:clients], v) for name, v in start_buffers.items()]
+        copies += [(mine.rates[at][:clients], v) for at, v in step.varying.items()]
+        torch._foreach_copy_([own for own, _ in copies], [v.expand_as(own) for own, v in copies])
         if clients < len(mine.streams):
             mine.counts.zero_()
         mine.examples[:clients, : examples.shape[1]].copy_(examples)
         mine.counts[:clients, : counts.shape[1]].copy_(counts)
         mine.streams[:clients].copy_(streams)
-        number = torch.arange(counts.shape[1], device=self.device)
+        mine.round.fill_(round)
+
+    def _begin(self, mine: Buffers, step: BatchedStep) -> None:
+        """All that the first local step finds."""
+        weights = [{name: self._mark(v) for name, v in own.items()} for own in (mine.params, mine.low)]
+        self._fill(weights, {name: self._mark(v) for name, v in mine.start.items()})
+        pytree.tree_map_(torch.Tensor.zero_, mine.state)
+        number = torch.arange(mine.counts.shape[1], device=self.device)
         # Keys are made outside of what is compiled (Inductor would multiply them in 32 bits), and not step by step.
         if self.prepare.random:
-            keys = rng.fold(rng.fold(streams, AUGMENT)[:, None], number)
-            keys = rng.fold(keys[:, :, None], torch.arange(examples.shape[2], device=self.device))
-            mine.augment[:clients, : keys.shape[1]].copy_(keys)
+            keys = rng.fold(rng.fold(mine.streams, AUGMENT)[:, None], number)
+            mine.augment.copy_(rng.fold(keys[:, :, None], torch.arange(mine.examples.shape[2], device=self.device)))
         for wanted, role, memory in ((self.drops, LAYERS, mine.drop), (step.plain.random, STEP, mine.noise)):
             if wanted:
-                memory[:clients, : len(number)].copy_(rng.fold(rng.fold(streams, role)[:, None], number))
-        mine.round.fill_(round)
+                memory.copy_(rng.fold(rng.fold(mine.streams, role)[:, None], number))
         mine.step.zero_()
         mine.totals.zero_()
 
-    def _capture(self, mine: Buffers, step: BatchedStep, form: Form, count: int) -> Callable[[], None]:
+    def _end(self, mine: Buffers) -> None:
+        """How far the weights have come from their start, in their place, and the squared lengths of that."""
+        with torch.no_grad():
+            mine.squares.copy_(self._subtract({name: self._mark(v) for name, v in mine.params.items()},
+                                              {name: self._mark(v) for name, v in mine.start.items()}))
+
+    def _capture_steps(self, mine: Buffers, step: BatchedStep, form: Form, count: int) -> Callable[[], None]:
         """`count` local steps of the first clients with batches of one size, ready to be repeated."""
         clients, batch, uneven = form
         new = form not in mine.applies
@@ -210,23 +232,29 @@ class GraphedSteps:
             mine.applies[form] = self._make_apply(step.rebound(rates, {at: self._mark(v[:, None]) for at, v in rates.items()}), uneven)
         apply = mine.applies[form]
 
+        def first() -> None:
+            mine.step.zero_()
+            self._one_step(mine, step, apply, clients, batch)
+
         def steps() -> None:
             for _ in range(count):
                 self._one_step(mine, step, apply, clients, batch)
 
+        return self._capture(steps, first, 3 if new else 1)
+
+    def _capture(self, work: Callable[[], None], trial: Callable[[], None] | None = None, trials: int = 1) -> Callable[[], None]:
+        """Work on fixed memory, ready to be repeated; tried before, to compile and let libraries choose their algorithms."""
         if self.device.type != "cuda":
-            return steps
+            return work
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side), torch._dynamo.config.patch(recompile_limit=_VARIANTS):
-            for _ in range(3 if new else 1):  # compile, and let libraries choose their algorithms, outside the capture
-                mine.step.zero_()
-                self._one_step(mine, step, apply, clients, batch)
+        with torch.cuda.stream(side):
+            for _ in range(trials):
+                (trial or work)()
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        mine.step.zero_()
         with torch.cuda.graph(graph, pool=self._pool):
-            steps()
+            work()
         return graph.replay
 
     def _make_apply(self, step: BatchedStep, uneven: bool) -> Callable[..., None]:
@@ -301,9 +329,10 @@ def _fill(memories: list[Params], start: Params) -> None:
             v.copy_(start[name].expand_as(v))
 
 
-def _updates(params: Params, start: Params) -> tuple[Params, Tensor]:
-    updates = {name: v - start[name] for name, v in params.items()}
-    return updates, squared_lengths(updates)
+def _subtract(params: Params, start: Params) -> Tensor:
+    for name, v in params.items():
+        v -= start[name]
+    return squared_lengths(params)
 
 
 def _kernels(like: Tensor, clients: int) -> Tensor:

@@ -28,6 +28,8 @@ class Job:
 class Chunk:
     """Finished jobs; updates, buffers and losses are stacked along a first axis in the order of `jobs`.
 
+    Whoever wants to keep them beyond the next chunk copies them: an engine may use their memory again.
+
     Args:
         squares: [jobs, tensors] squared lengths of the updates' tensors, where the engine has taken them for all at once.
     """

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -83,6 +84,7 @@ class Vectorised:
             exact=not stacked, drops=self._drops, any_number=stacked, varies=task.pool.needs_validation,
             dense=_weights_of(task.module, nn.Linear) if stacked else (), kernels=_weights_of(task.module, nn.Conv2d) if stacked else (),
         ) if (on_gpu if graphed is None else graphed) else None
+        self._batched: dict[Any, BatchedStep] = {}  # to build one takes as long as a step of a small network
         self._planner = Planner(task.recipe, task.device, self.chunk_jobs)
 
     def train(self, models: Mapping[int, ModelState], jobs: Sequence[Job], round: int) -> Iterator[Chunk]:
@@ -94,8 +96,8 @@ class Vectorised:
         for layout in self._planner.lay_out(lanes):
             work = self._begin(lanes, layout)
             with matrix_precision(self.precision, self.task.device):
-                params, buffers, losses = self._run(work)
-            yield from self._results(lanes, work, params, buffers, losses)
+                trained = self._run(work)
+            yield from self._results(lanes, work, *trained)
 
     def _begin(self, lanes: Sequence[Lane], layout: Layout) -> Work:
         device, jobs = self.task.device, layout.jobs
@@ -109,19 +111,36 @@ class Vectorised:
             which = on_device([row[i, job.model] for i, job in jobs], device)
             start = {name: torch.stack([m.params[name] for m in models])[which] for name in models[0].params}
             buffers = {name: torch.stack([m.buffers[name] for m in models])[which] for name in models[0].buffers}
-        return Work(jobs, layout.schedule, layout.streams, layout.sizes, start, buffers, _batched_step(lanes, jobs, "step", device),
-                    _batched_step(lanes, jobs, "upload", device), lanes[0].round)
+        return Work(jobs, layout.schedule, layout.streams, layout.sizes, start, buffers, self._batched_step(lanes, jobs, "step"),
+                    self._batched_step(lanes, jobs, "upload"), lanes[0].round)
 
-    def _run(self, work: Work) -> tuple[Params, Params, Tensor]:
-        """All local steps. Returns trained weights and buffers [J, ...] and mean losses [J]."""
+    def _batched_step(self, lanes: Sequence[Lane], jobs: list[tuple[int, Job]], place: str) -> BatchedStep:
+        """The step of all lanes' jobs; arguments in which the lanes differ become one value a job."""
+        specs = [getattr(lane.task.recipe, place) for lane in lanes]
+        varying: dict[tuple[int, str], Tensor] = {}
+        for at, piece in enumerate(specs[0]):
+            for name, value in piece.args.items():
+                values = [mine[at].args[name] for mine in specs]
+                if any(v != value for v in values):
+                    varying[at, name] = on_device([float(values[i]) for i, _ in jobs], self.task.device)
+        kind, key = "client" if place == "step" else "upload", (place, tuple(map(str, specs[0])))
+        if varying:
+            return BatchedStep(specs[0], varying, kind)
+        if key not in self._batched:
+            self._batched[key] = BatchedStep(specs[0], kind=kind)
+        return self._batched[key]
+
+    def _run(self, work: Work) -> tuple[Params, Params, Tensor, Tensor]:
+        """All local steps. Returns updates and buffers [J, ...], mean losses [J], squared lengths [J, tensors] of the updates."""
         steps, device = work.schedule.steps, self.task.device
         counts = _host_counts(work, self.task.recipe.batch_size)
         even = len(set(steps)) == 1 and all((row == row.max()).all() for row in counts.T)
         # Graphs want fixed shapes; what must not see padding has none among unequal clients, and goes step by step.
         if self._steps is not None and (even or not self._steps.exact):
-            params, buffers, totals = self._steps.run(work.start, work.start_buffers, work.step, work.schedule.examples,
-                                                      work.schedule.counts, work.streams, work.round, counts, steps)
-            return params, buffers, totals / _steps_tensor(steps, device)
+            updates, buffers, totals, squares = self._steps.run(
+                work.start, work.start_buffers, work.step, work.schedule.examples, work.schedule.counts, work.streams, work.round,
+                counts, steps)
+            return updates, buffers, totals / _steps_tensor(steps, device), squares
         params, buffers = ({name: v.expand(len(steps), *v.shape[1:]).clone() for name, v in given.items()}
                            for given in (work.start, work.start_buffers))
         state = work.step.init(params)
@@ -135,7 +154,8 @@ class Vectorised:
                 for size in np.unique(sizes):
                     who = torch.from_numpy(np.flatnonzero(sizes == size)).to(device)
                     state = self._step(work, params, buffers, state, totals, who, t, int(size))
-        return params, buffers, totals / _steps_tensor(steps, device)
+        torch._foreach_sub_(list(params.values()), [work.start[name] for name in params])
+        return params, buffers, totals / _steps_tensor(steps, device), squared_lengths(params)
 
     def _step(self, work: Work, all_params: Params, all_buffers: Params, state: State, totals: Tensor, who: slice | Tensor, t: int,
               batch: int) -> State:
@@ -170,17 +190,12 @@ class Vectorised:
                     v[who] = buffers[name]
             return _put(state, who, mine)
 
-    def _results(self, lanes: Sequence[Lane], work: Work, params: Params, buffers: Params,
-                 losses: Tensor) -> Iterator[tuple[int, Chunk]]:
+    def _results(self, lanes: Sequence[Lane], work: Work, updates: Params, buffers: Params, losses: Tensor,
+                 squares: Tensor) -> Iterator[tuple[int, Chunk]]:
         with torch.no_grad():
-            if self._steps is not None and not self._steps.exact:
-                updates, squares = self._steps.updates(params, work.start)
-            else:
-                updates = dict(zip(params, torch._foreach_sub(list(params.values()), [work.start[name] for name in params]), strict=True))
-                squares = squared_lengths(updates)
             if work.upload.plain.parts:
                 keys = rng.fold(work.streams, UPLOAD)
-                start = {name: v.expand_as(params[name]) for name, v in work.start.items()}
+                start = {name: v.expand_as(updates[name]) for name, v in work.start.items()}
                 updates, _ = work.upload.update(updates, work.upload.init(start), start, start, work.round, keys, 0)
                 squares = squared_lengths(updates)
         for i in dict.fromkeys(i for i, _ in work.jobs):
@@ -217,18 +232,6 @@ def _host_counts(work: Work, batch_size: int) -> np.ndarray:
 def _steps_tensor(steps: list[int], device: torch.device) -> Tensor | int:
     """Steps of each job, as a plain number where all have the same: no copy to the device."""
     return steps[0] if len(set(steps)) == 1 else on_device(steps, device)
-
-
-def _batched_step(lanes: Sequence[Lane], jobs: list[tuple[int, Job]], place: str, device: torch.device) -> BatchedStep:
-    """The step of all lanes' jobs; arguments in which the lanes differ become one value a job."""
-    specs = [getattr(lane.task.recipe, place) for lane in lanes]
-    varying: dict[tuple[int, str], Tensor] = {}
-    for at, piece in enumerate(specs[0]):
-        for name, value in piece.args.items():
-            values = [mine[at].args[name] for mine in specs]
-            if any(v != value for v in values):
-                varying[at, name] = on_device([float(values[i]) for i, _ in jobs], device)
-    return BatchedStep(specs[0], varying, "client" if place == "step" else "upload")
 
 
 def _weights_of(module: nn.Module, kind: type[nn.Module]) -> set[str]:
