@@ -38,7 +38,8 @@ class Cohort:
     def __init__(self, like: Mapping[str, Tensor], needs: Iterable[str] = (),
                  buffers: Mapping[str, Tensor] | None = None) -> None:
         self._like = dict(like)
-        # Sums are kept in float64 so that neither order nor chunking shows in the result. The first clients bring them.
+        # Sums of several chunks are kept in float64 so that neither order nor chunking shows in the result. The first clients
+        # bring them; where these are all, they stay as they are.
         self._sum: Params = {}
         self._signs = {name: torch.zeros_like(v) for name, v in like.items()} if "signs" in needs else None
         self._buffer_like = dict(buffers or {})
@@ -64,7 +65,7 @@ class Cohort:
                 self._sum[name].add_(u[0], alpha=float(weights[0]))  # one pass, no copy in float64
             else:
                 part = torch.mm(row if u.dtype == torch.float32 else weights[None].to(u.dtype), u.reshape(len(u), -1)).view(like.shape)
-                self._sum[name] = self._sum[name].add_(part) if name in self._sum else part.double()
+                self._sum[name] = self._sum[name].double().add_(part) if name in self._sum else part
             if self._signs is not None:
                 self._signs[name] += u.sign().sum(dim=0)
         for name, total in self._buffers.items():
@@ -77,10 +78,12 @@ class Cohort:
 
     def merge(self, other: Cohort) -> None:
         """Add all that another cohort of the same shape has gathered."""
-        for mine, theirs in ((self._sum, other._sum), (self._buffers, other._buffers), (self._signs, other._signs)):
+        for name, total in other._sum.items():
+            self._sum[name] = self._sum[name].double() + total if name in self._sum else total.clone()
+        for mine, theirs in ((self._buffers, other._buffers), (self._signs, other._signs)):
             if mine is not None and theirs is not None:
                 for name, total in theirs.items():
-                    mine[name] = mine[name] + total if name in mine else total.clone()
+                    mine[name] = mine[name] + total
         self._squares += other._squares
         self._weights += other._weights
         self._total = self._total + other._total
@@ -94,7 +97,9 @@ class Cohort:
     @property
     def mean(self) -> Params:
         """sum_k a_k u_k."""
-        return {name: (total / self._total).to(self._like[name].dtype) for name, total in self._sum.items()}
+        sums = list(self._sum.values())
+        means = torch._foreach_div(sums, torch.as_tensor(self._total, dtype=sums[0].dtype, device=sums[0].device))
+        return {name: v.to(self._like[name].dtype) for name, v in zip(self._sum, means, strict=True)}
 
     @property
     def sign_sum(self) -> Params:
@@ -111,7 +116,7 @@ class Cohort:
 
     def norm_of_mean(self, names: Sequence[str] | None = None) -> Tensor:
         """N of these tensors (default: all): the length of the averaged update."""
-        chosen = [self._sum[name] for name in (names if names is not None else self._like)]
+        chosen = [self._sum[name].double() for name in (names if names is not None else self._like)]
         return torch.stack([(v * v).sum() for v in chosen]).sum().sqrt() / self._total
 
     def mean_norm(self, names: Sequence[str] | None = None) -> Tensor:

@@ -16,7 +16,7 @@ from askew.core import rng
 from askew.core.cohort import LONGEST, Cohort
 from askew.core.errors import DivergedError
 from askew.core.probe import ModelState, Round, Setting
-from askew.core.transform import Context, Params, add, num_bytes
+from askew.core.transform import Context, Params, num_bytes
 from askew.simulate.evaluate import Verdict, device_accuracies
 from askew.simulate.gather import Gathering, GlobalModel
 from askew.simulate.schedule import ToHost, on_device
@@ -220,7 +220,9 @@ class Simulation:
             ctx = Context(params=entry.model.params, start=entry.model.params, round=round, cohort=cohort,
                           key=on_device(rng.key(task.recipe.seed, "server", round, number), task.device), train=_with_grad(train))
             u, chain = task.server.update({}, entry.chain, ctx)
-            return GlobalModel(ModelState(add(entry.model.params, u), buffers), chain)
+            before = entry.model.params
+            after = torch._foreach_add(list(before.values()), [u[name] for name in before])
+            return GlobalModel(ModelState(dict(zip(before, after, strict=True)), buffers), chain)
 
     def _check_finite(self, largest: Mapping[int, Tensor]) -> None:
         """Updates that are finite can still add up, in the server chain, to a model (here its largest weight) that is not."""
