@@ -75,6 +75,27 @@ def test_a_network_is_compiled_as_if_there_had_been_no_other():
     assert relative(trained(recipe, "cpu", Sequential), trained(recipe, "cpu", Vectorised, graphed=True, compiled=True)) < 1e-4
 
 
+def test_a_compiler_that_errs_is_found_out(monkeypatch):
+    """The first layer's gradient lost, as it happened: the network is run as it is, with a word about it."""
+
+    def wrong(function):
+        def call(*args):
+            out = function(*args)
+            if not isinstance(out, torch.Tensor) or len(args) != 6:  # of all that is compiled, the losses
+                return out
+            x, y, counts, params, buffers, drop = args
+            frozen = {name: v.detach() if name == next(iter(params)) else v for name, v in params.items()}
+            return function(x, y, counts, frozen, buffers, drop)
+
+        return call
+
+    reference = trained(BASE, "cpu", Vectorised, graphed=True, compiled=False)
+    monkeypatch.setattr(torch, "compile", wrong)
+    with pytest.warns(RuntimeWarning, match="wrong gradients of this network"):
+        same = trained(BASE, "cpu", Vectorised, graphed=True, compiled=True)
+    assert all(torch.equal(reference[name], v) for name, v in same.items())
+
+
 @pytest.mark.parametrize("name", ["equal sizes", "augmented", "fedcd", "batch norm, unequal sizes"])
 def test_low_precision_stays_near(name):
     """bf16 has 8 bits: after a round, weights agree to some hundredths of their length."""

@@ -9,8 +9,11 @@ once for any number.
 
 from __future__ import annotations
 
+import gc
 import itertools
-from collections.abc import Callable, Collection
+import warnings
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +33,7 @@ from askew.simulate.local import AUGMENT, LAYERS, STEP
 PRECISIONS = ("fp32", "tf32", "bf16")
 IDLE = 1.15  # so much more work than needed is worth having one graph instead of several
 WHOLE = 16  # steps of which one graph may consist
+TRIED = 2  # clients whose gradients are also taken without what was compiled
 _VARIANTS = 256  # compiled forms of one function that are kept; beyond its limit `torch.compile` silently compiles no more
 
 Form = tuple[int, int, bool]  # of a local step: clients, batch, whether some stand idle
@@ -85,8 +89,8 @@ class GraphedSteps:
         self.exact, self.drops, self.compiled, self.any_number = exact, drops, compiled, any_number
         self.dense, self.kernels = frozenset(dense), frozenset(kernels)
         self.device = x.device
-        self._inputs = self._compile(self._gather)
-        self._forward = self._compile(self._losses(network))
+        self._plain: tuple[Callable[..., Any], Callable[..., Tensor]] = (self._gather, self._losses(network))
+        self._inputs, self._forward = self._compile(self._plain[0]), self._compile(self._plain[1])
         self._fill, self._subtract = self._compile(_fill), self._compile(_subtract)
         self._numbers: set[int] = {0} if varies else set()  # of clients, so far
         self._pool = torch.cuda.graph_pool_handle() if self.device.type == "cuda" else None  # graphs run one after the other
@@ -230,6 +234,8 @@ class GraphedSteps:
         if new:
             rates = {at: v[:clients] for at, v in mine.rates.items()}
             mine.applies[form] = self._make_apply(step.rebound(rates, {at: self._mark(v[:, None]) for at, v in rates.items()}), uneven)
+            if self.compiled:
+                self._check_compiled(mine, clients, batch)
         apply = mine.applies[form]
 
         def first() -> None:
@@ -253,7 +259,7 @@ class GraphedSteps:
                 (trial or work)()
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool):
+        with _no_garbage_collection(), torch.cuda.graph(graph, pool=self._pool):
             work()
         return graph.replay
 
@@ -276,24 +282,43 @@ class GraphedSteps:
         return self._compile(apply) if step.elementwise else apply
 
     def _one_step(self, mine: Buffers, step: BatchedStep, apply: Callable[..., None], clients: int, batch: int) -> None:
-        def first(tree: Any) -> Any:  # memory of the clients that take part
-            return pytree.tree_map(lambda v: self._mark(v[:clients]), tree)
+        losses, gradients, counts = self._gradients(mine, clients, batch, self._inputs, self._forward)
+        with torch.no_grad():
+            params, low, state, streams = (self._first(v, clients) for v in (mine.params, mine.low, mine.state, mine.streams))
+            noise = self._mark(_at(mine.noise[:clients], mine.step)) if step.plain.random else streams
+            mine.totals[:clients] += losses
+            start = {name: v if len(v) == 1 else self._mark(v[:clients]) for name, v in mine.start.items()}
+            apply(params, low, pytree.tree_map(self._mark, gradients), state, start, mine.round, noise, mine.step, counts)
+            mine.step += 1
 
-        params, low, streams = first(mine.params), first(mine.low), first(mine.streams)
+    def _gradients(self, mine: Buffers, clients: int, batch: int, gather: Callable[..., Any],
+                   forward: Callable[..., Tensor]) -> tuple[Tensor, Params, Tensor]:
+        """The losses of the first clients in the step that they have come to, their gradients, and how many examples are real."""
         keys = self._mark(mine.augment[:clients, :, :batch]) if self.prepare.random else None
         drop = self._mark(_at(mine.drop[:clients], mine.step)) if self.drops else None
-        noise = self._mark(_at(mine.noise[:clients], mine.step)) if step.plain.random else streams
-        x, y, counts = self._inputs(self._mark(mine.examples[:clients, :, :batch]), first(mine.counts), keys, mine.step)
+        x, y, counts = gather(self._mark(mine.examples[:clients, :, :batch]), self._first(mine.counts, clients), keys, mine.step)
         x, y, counts = self._mark(x), self._mark(y), self._mark(counts)
-        leaves = {name: v.requires_grad_() for name, v in first({**mine.params, **mine.low}).items()}
-        losses = self._forward(x, y, counts, leaves, first(mine.buffers), drop)
+        leaves = {name: v.requires_grad_() for name, v in self._first({**mine.params, **mine.low}, clients).items()}
+        losses = forward(x, y, counts, leaves, self._first(mine.buffers, clients), drop)
         found = torch.autograd.grad(losses, list(leaves.values()), mine.ones[:clients], allow_unused=True, materialize_grads=True)
-        gradients = dict(zip(leaves, found, strict=True))
-        with torch.no_grad():
-            mine.totals[:clients] += losses.detach()
-            start = {name: v if len(v) == 1 else self._mark(v[:clients]) for name, v in mine.start.items()}
-            apply(params, low, pytree.tree_map(self._mark, gradients), first(mine.state), start, mine.round, noise, mine.step, counts)
-            mine.step += 1
+        return losses.detach(), dict(zip(leaves, found, strict=True)), counts
+
+    def _check_compiled(self, mine: Buffers, clients: int, batch: int) -> None:
+        """Compilers err. What the first step's gradients are of, some clients are enough to see; rounding is not what is looked for."""
+        few = min(TRIED, clients)
+        found = {name: v[:few].float() for name, v in self._gradients(mine, clients, batch, self._inputs, self._forward)[1].items()}
+        wanted = {name: v.float() for name, v in self._gradients(mine, few, batch, *self._plain)[1].items()}
+        whole = torch.stack([v.norm() for v in wanted.values()]).norm()
+        for name, v in wanted.items():
+            if whole.isfinite() and not (found[name] - v).norm() <= 0.5 * v.norm() + 0.02 * whole:
+                warnings.warn(f"torch.compile makes wrong gradients of this network (of {name}); it is run as it is, which takes longer",
+                              RuntimeWarning, stacklevel=2)
+                self._inputs, self._forward = self._plain
+                return
+
+    def _first(self, tree: Any, clients: int) -> Any:
+        """The memory of the clients that take part."""
+        return pytree.tree_map(lambda v: self._mark(v[:clients]), tree)
 
     def _mark(self, v: Tensor) -> Tensor:
         """The same memory; its first axis, the clients, of any length where more than one length is needed."""
@@ -301,6 +326,18 @@ class GraphedSteps:
         if self.compiled and self.any_number and len(self._numbers) > 1 and len(v) > 1:
             torch._dynamo.mark_dynamic(v, 0)
         return v
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """What an engine that is no longer used leaves behind must not be freed while a graph is captured: CUDA gives that up then."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def _at(steps: Tensor, number: Tensor) -> Tensor:
