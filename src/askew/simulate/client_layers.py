@@ -116,7 +116,7 @@ class _Normalise(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, eps: float, real: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         across, shape = _across(x)
-        wide = x.float()
+        wide = _as(x, torch.float32)
         if x.is_cuda and x.ndim == 5:
             from askew.simulate.batch_norm_kernels import var_mean
 
@@ -129,7 +129,7 @@ class _Normalise(torch.autograd.Function):
         ctx.save_for_backward(x, weight, mean, inverse, real)
         ctx.mark_non_differentiable(mean, var)
         result = (wide - mean.view(shape)) * (inverse * weight).view(shape) + bias.view(shape)
-        return result.to(x.dtype), mean, var
+        return _as(result, x.dtype), mean, var
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor, None, None]:
@@ -148,6 +148,12 @@ class _Normalise(torch.autograd.Function):
         share = 1 / _values(x, real)
         dx = (dy - (dbias * share).view(shape) - normal * (dweight * share).view(shape)) * (inverse * weight).view(shape) * _mask(x, real)
         return dx.to(x.dtype), dweight, dbias, None, None
+
+
+def _as(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Not `x.to`, which returns x itself where there is nothing to do: torch 2.11 compiles a function whose forward does that to
+    one without gradients (https://github.com/pytorch/pytorch/issues/180642)."""
+    return x if x.dtype == dtype else x.to(dtype)
 
 
 def _mask(x: Tensor, real: Tensor) -> Tensor:
