@@ -103,7 +103,7 @@ class GraphedSteps:
 
         def call(*args: Any) -> Any:
             # Axes that are not marked are fixed: left to itself, torch lets those vary in which this network differs from
-            # the last one of the process, and makes code of it that fails or, worse, is wrong.
+            # the last one of the process, and then may fail to compile it.
             with torch._dynamo.config.patch(recompile_limit=_VARIANTS, automatic_dynamic_shapes=False):
                 return made(*args)
 
@@ -304,7 +304,7 @@ class GraphedSteps:
         return losses.detach(), dict(zip(leaves, found, strict=True)), counts
 
     def _check_compiled(self, mine: Buffers, clients: int, batch: int) -> None:
-        """Compilers err. What the first step's gradients are of, some clients are enough to see; rounding is not what is looked for."""
+        """Compilers err: the first step's gradients of some clients must be what they are uncompiled. Gross errors, not rounding."""
         few = min(TRIED, clients)
         found = {name: v[:few].float() for name, v in self._gradients(mine, clients, batch, self._inputs, self._forward)[1].items()}
         wanted = {name: v.float() for name, v in self._gradients(mine, few, batch, *self._plain)[1].items()}
