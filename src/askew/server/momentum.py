@@ -37,7 +37,9 @@ def momentum(beta: float = 0.9, nesterov: bool = False) -> Transform:
         return {name: torch.zeros_like(v) for name, v in params.items()}
 
     def update(u: Params, state: State, ctx: Context) -> tuple[Params, State]:
-        v = {name: beta * state[name] + u[name] for name in u}
-        return ({name: u[name] + beta * v[name] for name in u} if nesterov else v), v
+        own = list(u.values())
+        v = torch._foreach_add(torch._foreach_mul([state[name] for name in u], beta), own)
+        ahead = torch._foreach_add(torch._foreach_mul(v, beta), own) if nesterov else v
+        return dict(zip(u, ahead, strict=True)), dict(zip(u, v, strict=True))
 
     return Transform(update, init)
