@@ -152,6 +152,20 @@ def _product_tile(x: Tensor, inner: int, block_n: int) -> tuple[int, int, int]:
     return 64 if wide else 128, 64 if channels >= 64 else 16 if inner < 128 else 32, 8 if block_n == 128 and not wide else 4
 
 
+def _gradient_tile(x: Tensor, inner: int, outputs: int) -> tuple[int, int, int, int]:
+    """(inner values, outputs, pixels, warps) of a tile of the weight gradient."""
+    if x.dtype == torch.float32:
+        # The matrix units that four warps share take fp32 only along the sum, across which it lies here: two warps use the others.
+        return _power(inner, 32, 64), _power(outputs, 16, 64), 32, 2
+    block_n = _power(outputs, 16, 128)
+    return _power(inner, 32, 128), block_n, 64, 8 if 16 < x.shape[1] < 64 <= block_n else 4
+
+
+def _split(programs: int, channels: int, rows: int) -> int:
+    """Into how many parts the sum over all pixels is cut: enough to fill the chip, few enough that the partial sums stay small."""
+    return max(1, min(64, triton.cdiv(512 if channels >= 64 else 1024, programs), rows // 512))
+
+
 def _out_size(height: int, width: int, taps: Sequence[int], stride: list[int], padding: list[int]) -> tuple[int, int]:
     return (height + 2 * padding[0] - taps[0]) // stride[0] + 1, (width + 2 * padding[1] - taps[1]) // stride[1] + 1
 
@@ -183,13 +197,9 @@ def _gradients(x: Tensor, weight: Tensor, dy: Tensor, stride: list[int], padding
     out_h, out_w = dy.shape[2:]
     rows = n // clients * out_h * out_w
     inner = taps_h * taps_w * channels
-    wide = x.dtype == torch.float32
-    block_k, block_n = _power(inner, 32, 64 if wide else 128), _power(outputs, 16, 64 if wide else 128)
-    # The matrix units of a whole warp group take fp32 only along the sum, across which it lies here: two warps do without them.
-    block_m, warps = (32, 2) if wide else (64, 8 if 16 < channels < 64 <= block_n else 4)
+    block_k, block_n, block_m, warps = _gradient_tile(x, inner, outputs)
     tiles = triton.cdiv(inner, block_k) * triton.cdiv(outputs, block_n)
-    # Enough programs to fill the chip, few enough that the partial sums stay small.
-    split = max(1, min(64, triton.cdiv(512 if channels >= 64 else 1024, clients * tiles), rows // 512))
+    split = _split(clients * tiles, channels, rows)
     cells, tile_h, tile_w = _tiling(n // clients, out_h, out_w, block_m)
     dw = torch.empty((split, *weight.shape), device=x.device, dtype=torch.float32 if split > 1 else weight.dtype)
     _weight_gradient[(tiles, clients * split)](
