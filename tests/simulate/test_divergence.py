@@ -23,11 +23,16 @@ def test_an_update_that_is_not_finite(tmp_path):
     message = str(error.value)
     assert "\n" not in message
     assert message.startswith("round 1: the update of client")
-    assert message.endswith("lower the learning rate (sgd.lr is 1000000.0)")
+    assert message.endswith("lower the learning rate (sgd.lr is 1000000.0), or clip gradients (clip_gradient(10) before sgd)")
     weights, start = load_file(tmp_path / "run" / "model.safetensors"), initial_model(build_task(recipe)).params
     assert all(torch.equal(weights[name], v) for name, v in start.items())
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["stopped"] == message
     assert (tmp_path / "run" / "metrics.jsonl").read_text() == ""
+
+
+def test_clipping_is_no_advice_for_who_clips_already():
+    with pytest.raises(askew.DivergedError, match=r"lower the learning rate \(sgd.lr is 1e\+30\)$"):
+        askew.run(askew.Recipe(rounds=5, step=["clip_gradient(1e30)", "sgd(lr=1e30)"]))
 
 
 def test_the_rounds_before_it_are_kept(tmp_path):

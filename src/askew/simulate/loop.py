@@ -229,7 +229,7 @@ class Simulation:
         for number, weight in largest.items():
             if not weight.isfinite():
                 raise DivergedError(f"round {self.round + 1}: the server's update makes model {number} infinite; {self._hint()}, "
-                                    "or the server's")
+                                    "or let the server take smaller steps")
 
     def _update_pool(self) -> None:
         task = self.task
@@ -274,7 +274,9 @@ class Simulation:
 
     def _hint(self) -> str:
         rate = next((spec.args["lr"] for spec in self.task.recipe.step if "lr" in spec.args), None)
-        return "lower the learning rate" + (f" (sgd.lr is {rate})" if rate is not None else "")
+        clips = any(spec.name == "clip_gradient" for spec in self.task.recipe.step)
+        return ("lower the learning rate" + (f" (sgd.lr is {rate})" if rate is not None else "")
+                + ("" if clips else ", or clip gradients (clip_gradient(10) before sgd)"))
 
 
 def _with_grad(function: Callable[[Params, int], Params]) -> Callable[[Params, int], Params]:
