@@ -160,7 +160,7 @@ def _clipped() -> Item:
                   "As printed, runs with five classes an agent end within the first steps of a round: the averaged model is poor on an "
                   "agent's own classes, and the steps that follow grow without bound. The authors' program for their paper on backdoors, "
                   "which this paper cites, has the same rate, batch and rounds, and clips gradients to a norm of 10, \"to prevent exploding "
-                  "gradients\"; its projection bounds the update. This is all that differs here.")
+                  "gradients\"; its projection bounds the update. Both are so here, and nothing else differs.")
 
 
 def _related() -> Item:
