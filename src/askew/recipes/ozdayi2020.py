@@ -159,14 +159,14 @@ def _clipped() -> Item:
     return _again("clipped", "gradients clipped, as in a related program", CLIPPED,
                   "As printed, runs with five classes an agent end within the first steps of a round: the averaged model is poor on an "
                   "agent's own classes, and the steps that follow grow without bound. The authors' program for their paper on backdoors, "
-                  "which this paper cites, has the same rate, batch and rounds, and clips gradients to a norm of 10, \"to prevent exploding "
-                  "gradients\"; its projection bounds the update. Both are so here, and nothing else differs.")
+                  "which this paper cites, has the same rate, batch and rounds, and clips gradients to a norm of 10, \"to prevent "
+                  "exploding gradients\"; its projection bounds the update. Both are so here, and nothing else differs.")
 
 
 def _related() -> Item:
     return _again("related", "the optimiser of a related program", RELATED,
-                  "All of that program's optimiser: clipped gradients (item `clipped`) and Nesterov momentum of 0.9 at the agents. There the "
-                  "agents keep their momentum between rounds; here it begins anew.")
+                  "All of that program's optimiser: clipped gradients (item `clipped`) and Nesterov momentum of 0.9 at the agents. There "
+                  "the agents keep their momentum between rounds; here it begins anew.")
 
 
 def _again(key: str, title: str, step: tuple[str, ...], notes: str) -> Item:
