@@ -87,6 +87,8 @@ ROWS: dict[tuple[str, str, int], Any] = {  # (what grows, engine, how much)
 
 def plot(rows: list[dict[str, Any]], path: Path) -> None:
     """Four panels on logarithmic axes: what a round (or a configuration) costs over what grows."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
     from askew.report.canvas import save_figure
     from askew.report.palette import class_colours
 
@@ -104,6 +106,10 @@ def plot(rows: list[dict[str, Any]], path: Path) -> None:
             low, high = axes.get_ylim()
             if high < 10 * low:  # what hardly grows should look like it
                 axes.set_ylim((low * high / 10) ** 0.5, (low * high * 10) ** 0.5)
+            for axis, marks in ((axes.xaxis, (1.0,)), (axes.yaxis, (1.0, 2.0, 5.0))):
+                axis.set_major_locator(LogLocator(subs=marks))
+                axis.set_minor_locator(NullLocator())
+                axis.set_major_formatter("{x:,.0f}")
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper right", ncols=2, frameon=False)
 
     save_figure(path, draw, (11, 3))
