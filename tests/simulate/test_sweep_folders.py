@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import torch
 
 import askew
 from askew.recipes import fedcd, fednnnn
@@ -14,6 +15,15 @@ from askew.simulate.sweep import grid, sweep
 BASE = askew.Recipe(population="dirichlet_per_class(clients=5, alpha=0.5)", batch_size=16, rounds=4, fraction=0.6,
                     step="sgd(lr=0.1, lr_decay=0.7)", probes=["update_norms()"])
 RECIPES = [*grid(BASE, {"sgd.lr": [0.03, 0.1], "seed": [0, 1]}), fednnnn(BASE), fedcd(BASE, milestones=[1, 2])]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Several share the product of a client that is alone in a step, and round it otherwise than among others."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 def paths(folder, recipes=RECIPES):

@@ -32,7 +32,9 @@ from askew.simulate.schedule import on_device
 from askew.simulate.sequential import Chunk, Job
 from askew.simulate.task import Task
 
-CHUNK_BYTES = {"cpu": 256 << 20, "cuda": 4 << 30}  # stacked weights of one chunk; activations are about as much again
+# Weights of one chunk, times what goes with them. On a CPU what its caches hold: an MLP of 77,000 weights trains 100 clients in
+# 0.21 s by 25, and in 0.37 s all at once; of 310,000, in 0.89 s by 4 or 8, and in 1.33 s.
+CHUNK_BYTES = {"cpu": 48 << 20, "cuda": 4 << 30}
 CHUNK_JOBS = {"cpu": 256, "cuda": 1024}
 
 
