@@ -24,6 +24,7 @@ from workloads import workload
 
 from askew.simulate.task import build_task
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 COMMAND = Path(__file__).parents[2] / "benchmarks" / "peers.py"
 # Not `import peers`: there is a folder of that name too.
 _spec = importlib.util.spec_from_file_location("benchmark_peers", COMMAND)
@@ -32,14 +33,6 @@ assert _spec.loader is not None
 peers = importlib.util.module_from_spec(_spec)
 sys.modules["benchmark_peers"] = peers  # where dataclasses look for the module's names
 _spec.loader.exec_module(peers)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-import torch
 
 import askew
 from askew.recipes import fedcd, fednnnn
@@ -11,19 +10,12 @@ from askew.simulate.loop import Simulation
 from askew.simulate.run_folder import RunFolder
 from askew.simulate.sweep import grid, sweep
 
+# A client that is alone in a step after an interruption was among others before it.
+pytestmark = pytest.mark.usefixtures("one_thread")
 # A rate that decays by rounds: lanes at different rounds must not share a step.
 BASE = askew.Recipe(population="dirichlet_per_class(clients=5, alpha=0.5)", batch_size=16, rounds=4, fraction=0.6,
                     step="sgd(lr=0.1, lr_decay=0.7)", probes=["update_norms()"])
 RECIPES = [*grid(BASE, {"sgd.lr": [0.03, 0.1], "seed": [0, 1]}), fednnnn(BASE), fedcd(BASE, milestones=[1, 2])]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Several share the product of a client that is alone in a step, and round it otherwise than among others."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def paths(folder, recipes=RECIPES):
@@ -45,7 +37,7 @@ def stop_at(number, round):
 
 
 @pytest.fixture(scope="module", params=["sequential", "vectorised"])
-def whole(request, tmp_path_factory):
+def whole(request, tmp_path_factory, one_thread):
     """A sweep that nothing disturbed: engine, folder, outcomes."""
     folder = tmp_path_factory.mktemp("whole")
     return request.param, folder, sweep(RECIPES, engine=request.param, folders=paths(folder))
