@@ -34,7 +34,8 @@ HOLDS = {True: "yes", False: "**no**", None: "not measured"}
 DIVERGED = "open: runs diverged"
 MOST_EMPTY = 8  # rows of an item without any number that are listed one by one
 LEGEND = ("within: at most 2 points (10% for numbers that are not accuracies) or the combined spread from the paper's number; "
-          "ordering holds: not within, but on the paper's side of every other row; ± is the standard deviation over seeds.")
+          "ordering holds: not within, but on the paper's side of every other row that the paper tells apart from it, none of "
+          "which diverged; ± is the standard deviation over seeds.")
 
 
 def write_pages(results: Path, docs: Path, items: Mapping[str, Sequence[Item]] | None = None) -> list[Path]:

@@ -6,7 +6,7 @@ within          |ours - paper| <= max(tolerance, sqrt(s_ours^2 + s_paper^2)), wh
 ordering holds  not within, but ours stands to every other measured row of the item on the side on which the paper's
                 number stands. Pairs that the paper does not tell apart do not count: those whose printed numbers differ
                 by less than a quarter of the tolerance (0.5 points) or less than their combined spread. Where no pair
-                counts, nothing holds.
+                counts, or one counts of which the other's runs all diverged, nothing holds.
 differs         neither; also where the paper prints a number and all our runs diverged.
 None            not measured, or the paper prints no number.
 
@@ -16,7 +16,7 @@ Reduced versions are never within: they only show whether the ordering is seen.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Literal
 
 from askew.reproduce.numbers import Printed
@@ -38,6 +38,7 @@ def verdicts(values: Mapping[str, Value], printed: Mapping[str, Printed], scale:
         scale: at which the values were measured.
     """
     ours = {name: value.mean for name, value in values.items() if value.mean is not None}
+    diverged = {name for name, value in values.items() if value.measured and value.mean is None}
     result: dict[str, Verdict | None] = {}
     for name, value in values.items():
         if name not in printed or not value.measured:
@@ -47,7 +48,7 @@ def verdicts(values: Mapping[str, Value], printed: Mapping[str, Printed], scale:
         elif scale == "full" and within(value.mean, value.spread, printed[name]):
             result[name] = "within"
         else:
-            result[name] = "ordering holds" if ordering_holds(name, ours, printed) else "differs"
+            result[name] = "ordering holds" if ordering_holds(name, ours, printed, diverged) else "differs"
     return result
 
 
@@ -56,9 +57,11 @@ def within(ours: float, spread: float | None, paper: Printed) -> bool:
     return abs(ours - paper.value) <= max(_tolerance(paper), _combined(spread, paper.spread))
 
 
-def ordering_holds(name: str, ours: Mapping[str, float], printed: Mapping[str, Printed]) -> bool:
-    """Whether a row stands to all others as in the paper."""
+def ordering_holds(name: str, ours: Mapping[str, float], printed: Mapping[str, Printed], diverged: Collection[str] = ()) -> bool:
+    """Whether a row stands to all others as in the paper; not to be said beside a row that has no number for having diverged."""
     mine = printed[name]
+    if any(other in diverged and not _tied(mine, paper) for other, paper in printed.items() if other != name):
+        return False
     pairs = [(ours[name] - ours[other], mine.value - paper.value) for other, paper in printed.items()
              if other != name and other in ours and not _tied(mine, paper)]
     return bool(pairs) and all(here * there > 0 for here, there in pairs)
