@@ -9,9 +9,13 @@ may carry batch axes; all functions work inside `torch.func.vmap`.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
+
+from askew.core.opaque import Opaque
 
 _GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as int64: 2^64 / golden ratio, the SplitMix64 increment
 _MIX1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
@@ -29,20 +33,19 @@ def key(seed: int, role: str, *parts: int) -> Tensor:
 
 def fold(keys: Tensor, data: Tensor | int) -> Tensor:
     """A new key from a key and a number; broadcasts, so a column of clients gives a column of keys."""
-    if isinstance(data, Tensor):
-        return _mix(_mix(keys) + (data.to(torch.int64) + 1) * _GOLDEN)
-    return _mix(_mix(keys) + _signed((data + 1) * _GOLDEN))  # on the host: no copy to the device, which a graph forbids
+    if torch.compiler.is_compiling():
+        return torch.ops.askew.fold(keys, data if isinstance(data, Tensor) else None, data if isinstance(data, int) else 0)
+    return _fold(keys, data if isinstance(data, Tensor) else None, data if isinstance(data, int) else 0)
 
 
 def bits(keys: Tensor, count: int) -> Tensor:
     """`count` random int64 (63 bits, non-negative) for each key, along a new last axis."""
-    counters = torch.arange(1, count + 1, device=keys.device, dtype=torch.int64) * _GOLDEN
-    return _mix(keys[..., None] + counters) & 0x7FFFFFFFFFFFFFFF
+    return torch.ops.askew.bits(keys, count) if torch.compiler.is_compiling() else _bits(keys, count)
 
 
 def uniform(keys: Tensor, count: int) -> Tensor:
     """`count` float32 in [0, 1) for each key."""
-    return (bits(keys, count) >> 39).to(torch.float32) * 2.0**-24
+    return torch.ops.askew.uniform(keys, count) if torch.compiler.is_compiling() else _uniform(keys, count)
 
 
 def normal(keys: Tensor, count: int) -> Tensor:
@@ -74,8 +77,27 @@ def int_seed(seed: int, role: str, *parts: int) -> int:
     return int(key(seed, role, *parts)) & 0x7FFFFFFFFFFFFFFF
 
 
+def _fold(keys: Tensor, data: Tensor | None, number: int) -> Tensor:
+    if data is not None:
+        return _mix(_mix(keys) + (data.to(torch.int64) + 1) * _GOLDEN)
+    return _mix(_mix(keys) + _signed((number + 1) * _GOLDEN))  # on the host: no copy to the device, which a graph forbids
+
+
+def _bits(keys: Tensor, count: int) -> Tensor:
+    counters = torch.arange(1, count + 1, device=keys.device, dtype=torch.int64) * _GOLDEN
+    return _mix(keys[..., None] + counters) & 0x7FFFFFFFFFFFFFFF
+
+
+def _uniform(keys: Tensor, count: int) -> Tensor:
+    if keys.is_cuda and not torch._C._functorch.is_batchedtensor(keys):
+        from askew.core.rng_kernels import uniform
+
+        return uniform(keys, count)
+    return (_bits(keys, count) >> 39).to(torch.float32) * 2.0**-24
+
+
 def _mix(z: Tensor) -> Tensor:
-    if z.is_cuda and not torch.compiler.is_compiling() and not torch._C._functorch.is_batchedtensor(z):
+    if z.is_cuda and not torch._C._functorch.is_batchedtensor(z):
         from askew.core.rng_kernels import mix
 
         return mix(z)
@@ -95,3 +117,53 @@ def _mix_number(z: int) -> int:
 def _signed(z: int) -> int:
     """A number that wraps as int64 does."""
     return (z + 2**63) % 2**64 - 2**63
+
+
+# A compiler must not look inside: Inductor writes the constants above as 32-bit numbers for a GPU, and fails or, worse, does not.
+_OPAQUE = {
+    "fold": Opaque("fold", _fold),
+    "bits": Opaque("bits", _bits),
+    "uniform": Opaque("uniform", _uniform),
+}
+
+
+@_OPAQUE["fold"].register_fake
+def _(keys: Tensor, data: Tensor | None, number: int) -> Tensor:
+    return torch.empty_like(keys if data is None else keys + data, dtype=torch.int64)
+
+
+@_OPAQUE["bits"].register_fake
+def _(keys: Tensor, count: int) -> Tensor:
+    return keys.new_empty((*keys.shape, count))
+
+
+@_OPAQUE["uniform"].register_fake
+def _(keys: Tensor, count: int) -> Tensor:
+    return keys.new_empty((*keys.shape, count), dtype=torch.float32)
+
+
+@_OPAQUE["fold"].register_vmap
+def _(info: Any, dims: tuple[int | None, ...], keys: Tensor, data: Tensor | None, number: int) -> tuple[Tensor, int]:
+    if data is None:
+        return torch.ops.askew.fold(_lead(keys, dims[0], keys.ndim - 1), None, number), 0
+    rank = max(keys.ndim - (dims[0] is not None), data.ndim - (dims[1] is not None))
+    return torch.ops.askew.fold(_lead(keys, dims[0], rank), _lead(data, dims[1], rank), number), 0
+
+
+def _lead(v: Tensor, dim: int | None, rank: int) -> Tensor:
+    """The batch axis in front of `rank` others, or no batch axis."""
+    if dim is None:
+        return v
+    v = v.movedim(dim, 0)
+    return v.view(len(v), *[1] * (rank + 1 - v.ndim), *v.shape[1:])
+
+
+def _draw_rule(name: str) -> Callable[..., tuple[Tensor, int]]:
+    def rule(info: Any, dims: tuple[int | None, ...], keys: Tensor, count: int) -> tuple[Tensor, int]:
+        return getattr(torch.ops.askew, name)(_lead(keys, dims[0], keys.ndim - 1), count), 0
+
+    return rule
+
+
+for _name in ("bits", "uniform"):
+    _OPAQUE[_name].register_vmap(_draw_rule(_name))
