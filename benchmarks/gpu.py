@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).parent))
 from workloads import Workload, workload
@@ -47,9 +47,9 @@ def federated(work: Workload, precision: str, rounds: int, device: str, engine: 
             "images_per_s": round(work.images_per_round / median), "rounds": rounds}
 
 
-def centralised(work: Workload, precision: str, device: str) -> dict[str, Any]:
+def centralised(work: Workload, precision: str, device: str, model: nn.Module | None = None) -> dict[str, Any]:
     """One model on the same images: batch K x B, compiled, one CUDA graph, channels last."""
-    task = build_task(work.recipe, data=work.data, device=device)
+    task = build_task(work.recipe, data=work.data, device=device, model=model)
     clients = task.cohort_size
     batch = work.recipe.batch_size * clients
     module = task.module.to(memory_format=torch.channels_last)

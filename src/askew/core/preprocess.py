@@ -1,6 +1,7 @@
 """Inputs on their way from storage to the network: a batched function on the device.
 
-uint8 inputs have already been divided by 255 when a preprocessing step sees them. Randomness comes from one key an
+uint8 inputs have already been divided by 255 when a preprocessing step sees them. Other integers (tokens) reach a network that
+takes them as they are. Randomness comes from one key an
 example, so an example is augmented the same way alone or in any batch, on any engine.
 """
 
@@ -33,14 +34,21 @@ class Preprocess:
     spec: Spec | None = None
 
 
-def pipeline(steps: Sequence[Preprocess]) -> Preprocess:
-    """Divide uint8 by 255, then all steps in order, as one step."""
+def pipeline(steps: Sequence[Preprocess], dtype: torch.dtype = torch.float32, tokens: bool = False) -> Preprocess:
+    """Divide uint8 by 255, then all steps in order, as one step.
+
+    Args:
+        dtype: in which the network takes its inputs.
+        tokens: integers stay integers, of 64 bits; uint8 is taken for images.
+    """
 
     def apply(x: Tensor, keys: Tensor | None) -> Tensor:
-        x = x.to(torch.float32) / 255.0 if x.dtype == torch.uint8 else x.to(torch.float32)
+        if tokens and is_token(x.dtype):
+            return x.to(torch.int64)
+        x = x.to(torch.float32) / 255.0 if x.dtype == torch.uint8 else x.to(torch.promote_types(dtype, torch.float32))
         for step in steps:
             x = step.apply(x, keys if step.random else None)
-        return x
+        return x.to(dtype)
 
     def shape(of: tuple[int, ...]) -> tuple[int, ...]:
         for step in steps:
@@ -48,3 +56,8 @@ def pipeline(steps: Sequence[Preprocess]) -> Preprocess:
         return of
 
     return Preprocess(apply, shape, random=any(step.random for step in steps))
+
+
+def is_token(dtype: torch.dtype) -> bool:
+    """Whether inputs of this type may be tokens: integers, but not the bytes of images."""
+    return not dtype.is_floating_point and not dtype.is_complex and dtype not in (torch.uint8, torch.bool)

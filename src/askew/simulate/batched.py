@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,8 +15,10 @@ from torch.utils import _pytree as pytree
 from askew.core import registry
 from askew.core.registry import Spec
 from askew.core.transform import Context, Params, State, Transform, chain
-from askew.simulate.client_layers import ClientBatchNorm, ClientDropout, with_client_axis
+from askew.simulate.client_layers import ClientDropout, with_client_axis
+from askew.simulate.client_norm import ClientBatchNorm
 from askew.simulate.dropout import dropouts, set_keys
+from askew.simulate.functional import call, places_of
 
 # (inputs [K, B, ...], weights [K, ...], buffers [K, ...], K, dropout keys [K] or None, real examples [K] or None: all)
 # -> scores [K, B, classes]
@@ -25,51 +29,126 @@ class CannotBatch(Exception):
     """The network cannot be run for many clients at once; the message says which layer and why."""
 
 
-def batched_network(module: nn.Module, example: Tensor) -> tuple[Network, str]:
+def batched_network(module: nn.Module, example: Tensor, axes: Mapping[str, int] | None = None) -> tuple[Network, str]:
     """The network for stacked weights, and how it was made: "stacked layers" or "vmap".
 
     Args:
         module: the network in training mode.
         example: a few preprocessed inputs, to try it on.
+        axes: layer's name -> the axis on which its examples lie, where that is not the first.
+
+    Raises:
+        CannotBatch: where neither way gives two clients what each gets alone.
     """
-    reason = with_client_axis(module)
-    if not isinstance(reason, str):
-        network = _stacked(reason)
-        # A network whose `forward` looks across its batch (a mean over examples, say) would mix clients: compare.
-        if _same_as_alone(module, network, example):
-            return network, "stacked layers"
-        reason = f"{type(module).__name__} mixes the examples of a batch"
-    network = _vmapped(module)
-    try:
-        if _same_as_alone(module, network, example):
-            return network, "vmap"
-    except (RuntimeError, ValueError, TypeError) as error:
-        reason = f"{reason}: {str(error).strip().splitlines()[0]}"
+    ways: list[tuple[str, Callable[[nn.Module], Network]]] = []
+    copied = with_client_axis(module, axes or {})
+    if isinstance(copied, str):
+        reason = f"{copied} has no form with a client axis"
+    else:
+        reason = f"{type(module).__name__} mixes the examples of a batch, or branches on their values"
+        low = any(p.ndim < 2 for name, p in module.named_parameters() if name in copied[1])
+        ways += [("stacked layers", partial(_stacked, axes=axes or {}, rank=rank)) for rank in ((2, 3, 4) if low else (0,))]
+    ways.append(("vmap", _vmapped))
+    # A network whose `forward` looks across its batch (a mean over examples, say) would mix clients: compare. On a CPU first:
+    # a GPU would have to compile kernels for the sizes of this trial alone.
+    places = [(module, example)] if example.device.type == "cpu" else [(copy.deepcopy(module).cpu(), example.cpu()), (module, example)]
+    for place, tried in places:
+        for kind, make in ways:
+            problem = _problem(place, make(place), tried)
+            if problem is None:
+                return make(module), kind
+            if problem:
+                reason = f"{reason}; {kind}: {problem}" if kind not in reason else reason
     raise CannotBatch(reason)
 
 
-def _stacked(stacked: nn.Module) -> Network:
-    drop = [name for name, layer in stacked.named_modules() if isinstance(layer, ClientDropout)]
-    normalise = [name for name, layer in stacked.named_modules() if isinstance(layer, ClientBatchNorm)]
+def batch_axes(module: nn.Module, examples: Tensor) -> dict[str, int]:
+    """Layer's name -> the axis on which the examples of a batch lie in its input, where that is not the first.
+
+    Found by trying the network on two and on three examples: the axis whose length grows is theirs.
+    """
+    seen: dict[str, list[torch.Size]] = {}
+
+    def look(name: str) -> Callable[..., None]:
+        return lambda layer, inputs: seen.setdefault(name, []).append(inputs[0].shape) if inputs and isinstance(
+            inputs[0], Tensor) else None
+
+    result: dict[str, int] = {}
+    hooks = [layer.register_forward_pre_hook(look(name)) for name, layer in module.named_modules()]
+    was_training = module.training
+    try:
+        module.eval()
+        with torch.no_grad():
+            module(examples[:2])
+            few = {name: shapes[0] for name, shapes in seen.items()}
+            seen.clear()
+            module(examples[:3])
+        for name, shapes in seen.items():
+            if name in few and len(few[name]) == len(shapes[0]):
+                grown = [i for i, (two, three) in enumerate(zip(few[name], shapes[0], strict=True)) if three > two]
+                if grown and grown[0] > 0:
+                    result[name] = grown[0]
+    except Exception:  # whatever a network of the user's raises: it is told of where the network is checked
+        return {}
+    finally:
+        module.train(was_training)
+        for hook in hooks:
+            hook.remove()
+    return result
+
+
+def _stacked(module: nn.Module, axes: Mapping[str, int], rank: int) -> Network:
+    """The network with a client axis as a function.
+
+    Weights and buffers that a `forward` of the network's own uses ("bare") are given to it as it expects them: a buffer
+    is the same for all clients; a weight is repeated for each example, [K, ...] -> [K * B, ...], where it then broadcasts.
+
+    Args:
+        rank: axes that a bare weight of fewer than two is given, that of the examples included.
+    """
+    copied = with_client_axis(module, axes)
+    assert not isinstance(copied, str), "the caller has looked"
+    stacked, bare = copied
+    layers = [layer for layer in stacked.modules() if isinstance(layer, ClientDropout)]
+    drop = [f"{name}.key" if name else "key" for name, layer in stacked.named_modules() if isinstance(layer, ClientDropout)]
+    normalise = [f"{name}.counts" if name else "counts" for name, layer in stacked.named_modules() if isinstance(layer, ClientBatchNorm)]
+    frozen = {name: p.detach() for name, p in module.named_parameters() if not p.requires_grad}
+    shapes = {name: p.shape for name, p in module.named_parameters()}
+    places = places_of(stacked)
+
+    def spread(name: str, v: Tensor, batch: int) -> Tensor:
+        shape = shapes[name]
+        if len(shape) > 1 and shape[0] == 1:  # made to be broadcast over a batch
+            return v.expand(-1, batch, *shape[1:]).flatten(0, 1)
+        inner = shape if len(shape) > 1 else (*[1] * (rank - 1 - len(shape)), *shape)
+        return v.view(len(v), 1, *inner).expand(-1, batch, *inner).flatten(0, 1)
 
     def run(x: Tensor, params: Params, buffers: Params, clients: int, keys: Tensor | None, real: Tensor | None = None) -> Tensor:
-        extra = {f"{name}.key" if name else "key": keys for name in drop} if keys is not None else {}
-        if real is not None:
-            extra |= {f"{name}.counts" if name else "counts": real for name in normalise}
-        flat = x.flatten(0, 1)
-        scores = torch.func.functional_call(stacked, {**params, **buffers, **extra}, (flat,))
+        weights = {**params, **{name: v.expand(clients, *v.shape) for name, v in frozen.items()}}
+        state = {name: spread(name, v, x.shape[1]) if name in bare else v for name, v in weights.items()}
+        state |= {name: v[0] if name in bare else v for name, v in buffers.items()}
+        if keys is not None:
+            state |= dict.fromkeys(drop, keys)
+        if normalise:
+            counts = torch.full((clients,), x.shape[1], device=x.device) if real is None else real
+            state |= dict.fromkeys(normalise, counts)
+        for layer in layers:
+            layer.calls = 0
+        scores = call(stacked, state, (x.flatten(0, 1),), places)
+        for layer in layers:  # as it was: a compiler looks at such numbers, and would do all anew
+            layer.calls = 0
         return scores.unflatten(0, (clients, -1))
 
     return run
 
 
 def _vmapped(module: nn.Module) -> Network:
-    layers = dropouts(module)
+    layers, places = dropouts(module), places_of(module)
 
     def one(params: Params, buffers: Params, x: Tensor, key: Tensor | None) -> Tensor:
         if key is not None:
             set_keys(layers, key)
-        return torch.func.functional_call(module, (params, buffers), (x,))
+        return call(module, {**params, **buffers}, (x,), places)
 
     def run(x: Tensor, params: Params, buffers: Params, clients: int, keys: Tensor | None, real: Tensor | None = None) -> Tensor:
         return torch.func.vmap(one, in_dims=(0, 0, 0, None if keys is None else 0), randomness="error")(params, buffers, x, keys)
@@ -77,23 +156,49 @@ def _vmapped(module: nn.Module) -> Network:
     return run
 
 
+def _problem(module: nn.Module, network: Network, example: Tensor) -> str | None:
+    """Why two clients with different weights and inputs do not get the scores, gradients and buffers that each gets alone.
+
+    None where they do, an empty string where they get others, and what torch says where it fails.
+    """
+    with torch.random.fork_rng(devices=[]):
+        try:
+            return None if _same_as_alone(module, network, example) else ""
+        except Exception as error:  # a network of the user's, torch's own rules: anything may be raised
+            return str(error).strip().split("\n")[0][:200] or type(error).__name__
+
+
 def _same_as_alone(module: nn.Module, network: Network, example: Tensor) -> bool:
-    """Whether two clients with different weights and inputs get the scores that each gets alone."""
-    params = {name: torch.stack([p.detach(), p.detach() * 0.5]).requires_grad_()
-              for name, p in module.named_parameters() if p.requires_grad}
+    # Weights that differ, by a factor and from place to place: where all are 0 or 1, exchanged clients would not show.
+    trained = {name: p.detach() for name, p in module.named_parameters() if p.requires_grad}
+    params = {name: torch.stack([v, _changed(v)]).requires_grad_() for name, v in trained.items()}
     buffers = {name: torch.stack([b.detach(), b.detach()]) for name, b in module.named_buffers()}
     keys = torch.arange(2, device=example.device)
-    inputs = torch.stack([example, example.flip(0) * 0.5])
-    scores = network(inputs, params, {name: b.clone() for name, b in buffers.items()}, 2, keys, None)
-    torch.autograd.grad(scores.float().square().sum(), list(params.values()), allow_unused=True)
-    with torch.no_grad():
-        for k in range(2):
-            set_keys(dropouts(module), keys[k])
-            own = {name: v[k].detach().clone() for name, v in {**params, **buffers}.items()}
-            alone = torch.func.functional_call(module, own, (inputs[k],))
-            if not torch.allclose(scores[k], alone, rtol=1e-2, atol=1e-3 * float(alone.abs().max())):
-                return False
+    other = example.flip(0) * 0.5 if example.is_floating_point() else example.flip(0)
+    inputs = torch.stack([example, other])
+    after = {name: b.clone() for name, b in buffers.items()}
+    scores = network(inputs, params, after, 2, keys, None)
+    weights = torch.linspace(0.5, 1.5, scores[0].numel(), device=scores.device, dtype=scores.dtype).view(scores.shape[1:])
+    gradients = torch.autograd.grad((scores * weights).sum(), list(params.values()), allow_unused=True, materialize_grads=True)
+    for k in range(2):
+        set_keys(dropouts(module), keys[k])
+        own = {name: v[k].detach().requires_grad_() for name, v in params.items()}
+        kept = {name: b[k].clone() for name, b in buffers.items()}
+        alone = call(module, {**own, **kept}, (inputs[k],))
+        wanted = torch.autograd.grad((alone * weights).sum(), list(own.values()), allow_unused=True, materialize_grads=True)
+        length = torch.stack([v.norm() for v in wanted]).norm()
+        if not torch.allclose(scores[k], alone, rtol=1e-2, atol=1e-3 * float(alone.detach().abs().max())):
+            return False
+        if not all((got[k] - v).norm() <= 1e-2 * v.norm() + 1e-3 * length for got, v in zip(gradients, wanted, strict=True)):
+            return False
+        if not all(torch.allclose(after[name][k], b, rtol=1e-2, atol=1e-3) for name, b in kept.items()):
+            return False
     return True
+
+
+def _changed(v: Tensor) -> Tensor:
+    wave = torch.linspace(0.5, 1.0, max(1, v.numel()), device=v.device, dtype=v.dtype)[: v.numel()].view(v.shape)
+    return v * wave + 0.01 * wave
 
 
 class BatchedStep:
@@ -123,8 +228,11 @@ class BatchedStep:
         return made
 
     def init(self, params: Params) -> State:
-        first = {at: v[0] for at, v in self.varying.items()}
-        return torch.func.vmap(self._built(first).init)(params) if self.plain.parts else ()
+        """The state before the first step, [K, ...]; an argument may decide on it."""
+        if not self.plain.parts:
+            return ()
+        varying = {at: v[: len(next(iter(params.values())))] for at, v in self.varying.items()}
+        return torch.func.vmap(lambda own, values: self._built(values).init(own))(params, varying)
 
     def update(self, u: Params, state: State, params: Params, start: Params, round: int | Tensor, keys: Tensor,
                step: int | Tensor) -> tuple[Params, State]:
@@ -170,7 +278,8 @@ class BatchedStep:
 def local_losses(scores: Tensor, y: Tensor, counts: Tensor) -> Tensor:
     """Mean cross-entropy of each client over its real examples, [K]."""
     clients, batch = y.shape
-    each = F.cross_entropy(scores.flatten(0, 1).float(), y.flatten(), reduction="none").view(clients, batch)
+    wide = scores.flatten(0, 1).to(torch.promote_types(scores.dtype, torch.float32))
+    each = F.cross_entropy(wide, y.flatten(), reduction="none").view(clients, batch)
     real = torch.arange(batch, device=y.device) < counts[:, None]
     return torch.where(real, each, 0.0).sum(dim=1) / counts.clamp_min(1)
 

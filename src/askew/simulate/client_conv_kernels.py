@@ -21,6 +21,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from askew.core.opaque import opaque
+
 
 @triton.jit
 def _inside(first, size, TAPS: tl.constexpr):
@@ -175,7 +177,7 @@ def _precision(x: Tensor) -> str:
     return "tf32" if x.dtype != torch.float32 or torch.backends.cudnn.allow_tf32 else "tf32x3"
 
 
-@torch.library.custom_op("askew::client_conv2d", mutates_args=())
+@opaque("client_conv2d")
 def implicit_gemm_conv(x: Tensor, weight: Tensor, bias: Tensor | None, stride: list[int], padding: list[int]) -> Tensor:
     """x [K * B, C, H, W] channels last and weight [K, R, S, C, O] of one type; bias [K, O] of any."""
     return _multiply(x, weight, bias, stride, padding)
@@ -188,7 +190,7 @@ def _(x: Tensor, weight: Tensor, bias: Tensor | None, stride: list[int], padding
     return x.new_empty((n, *size, weight.shape[4])).permute(0, 3, 1, 2)
 
 
-@torch.library.custom_op("askew::client_conv2d_backward", mutates_args=())
+@opaque("client_conv2d_backward")
 def _gradients(x: Tensor, weight: Tensor, dy: Tensor, stride: list[int], padding: list[int],
                want_dx: bool) -> tuple[Tensor, Tensor]:
     clients, taps_h, taps_w, channels, outputs = weight.shape

@@ -9,215 +9,245 @@ The examples of K clients lie behind each other as one batch of K * B, so that e
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from askew.core import rng
+from askew.core.opaque import opaque
+from askew.simulate import attention, recurrent
 from askew.simulate.client_conv import client_conv2d
-from askew.simulate.dropout import KeyedDropout
+from askew.simulate.client_linear import client_linear
+from askew.simulate.client_norm import ClientBatchNorm, ClientGroupNorm, ClientLayerNorm
+from askew.simulate.dropout import KeyedAttention, KeyedDropout, KeyedGRU, KeyedLSTM, KeyedRNN
 from askew.simulate.fast_layers import use_fast_layers
 from askew.simulate.rewrite import neighbours
 
 
-class ClientConv2d(nn.Module):
-    """`nn.Conv2d` with weights [K, O, C, R, S]."""
+class ClientConv(nn.Module):
+    """`nn.Conv1d` or `nn.Conv2d` with weights [K, O, C / groups, (R,) S]."""
 
-    def __init__(self, layer: nn.Conv2d) -> None:
+    def __init__(self, layer: nn.Conv1d | nn.Conv2d) -> None:
         super().__init__()
-        self.weight, self.bias = layer.weight, layer.bias
-        self.stride, self.padding, self.dilation = layer.stride, layer.padding, layer.dilation
+        self.weight, self.bias, self.flat = layer.weight, layer.bias, isinstance(layer, nn.Conv1d)
+        self.stride, self.dilation = (_image(v, 1) if self.flat else v for v in (layer.stride, layer.dilation))
+        self.groups, self.mode = layer.groups, layer.padding_mode
+        # Where the edge is not zeros, or not the same on both sides, the input is padded before.
+        before = layer._reversed_padding_repeated_twice
+        even = all(low == high for low, high in zip(before[::2], before[1::2], strict=True))
+        plain = self.mode == "zeros" and even
+        self.padding = _image(tuple(before[::2][::-1]), 0) if plain else (0, 0)
+        self.before = None if plain else list(before)
         self.centred = False  # BatchNorm comes right behind: it takes the bias out again, whose gradient is 0
 
     def forward(self, x: Tensor) -> Tensor:
+        if self.before is not None:
+            x = F.pad(x, self.before, mode="constant" if self.mode == "zeros" else self.mode)
         # What rounding makes of that 0 is not worth reading all gradients once more.
         bias = self.bias.detach() if self.centred and self.bias is not None else self.bias
-        return client_conv2d(x, self.weight, bias, self.stride, self.padding, self.dilation)
+        weight = self.weight.unsqueeze(3) if self.flat else self.weight
+        y = client_conv2d(x.unsqueeze(2) if self.flat else x, weight, bias, self.stride, self.padding, self.dilation, self.groups)
+        return y.squeeze(2) if self.flat else y
 
 
 class ClientLinear(nn.Module):
-    """`nn.Linear` with weights [K, O, I]: a batched product."""
+    """`nn.Linear` with weights [K, O, I]: a batched product.
 
-    def __init__(self, layer: nn.Linear) -> None:
-        super().__init__()
-        self.weight, self.bias = layer.weight, layer.bias
-
-    def forward(self, x: Tensor) -> Tensor:
-        clients, outputs, inputs = self.weight.shape
-        rows = x.reshape(clients, -1, inputs)
-        if x.is_cuda:
-            kind = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else rows.dtype
-            result = _Products.apply(rows.to(kind), self.weight.to(kind))
-            return (result if self.bias is None else result + self.bias.to(kind)[:, None]).view(*x.shape[:-1], outputs)
-        weight = self.weight.transpose(1, 2)
-        result = torch.bmm(rows, weight) if self.bias is None else torch.baddbmm(self.bias[:, None], rows, weight)
-        return result.view(*x.shape[:-1], outputs)
-
-
-class _Products(torch.autograd.Function):
-    """rows [K, B, I], weight [K, O, I] -> [K, B, O].
-
-    Written out so that the gradient of the weight comes in the weight's own order: torch makes it transposed, and whoever
-    adds it to the weight then reads it across the grain.
+    Args:
+        axis: on which the examples lie.
     """
 
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor, weight: Tensor) -> Tensor:
-        ctx.save_for_backward(rows, weight)
-        return torch.bmm(rows, weight.transpose(1, 2))
-
-    @staticmethod
-    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, Tensor]:
-        rows, weight = ctx.saved_tensors
-        return torch.bmm(dy, weight), torch.bmm(dy.transpose(1, 2), rows)
-
-
-class ClientBatchNorm(nn.Module):
-    """`nn.BatchNorm1d` or `2d` in training mode, with weights and statistics [K, C]: each client's batch by itself.
-
-    Where batches are padded to one size, the buffer `counts` [K] says how many examples of each client are real: only
-    they count, and a client with none keeps its statistics.
-    """
-
-    running_mean: Tensor
-    running_var: Tensor
-    num_batches_tracked: Tensor
-    counts: Tensor
-
-    def __init__(self, layer: nn.BatchNorm1d | nn.BatchNorm2d) -> None:
+    def __init__(self, layer: nn.Linear, axis: int = 0) -> None:
         super().__init__()
-        assert layer.momentum is not None, "_has_client_form saw to that"
-        self.weight, self.bias, self.eps, self.momentum = layer.weight, layer.bias, layer.eps, layer.momentum
-        for name in ("running_mean", "running_var", "num_batches_tracked"):
-            self.register_buffer(name, getattr(layer, name))
-        self.register_buffer("counts", torch.zeros(0, dtype=torch.int64))  # none: all are real
+        self.weight, self.bias, self.axis = layer.weight, layer.bias, axis
 
     def forward(self, x: Tensor) -> Tensor:
-        clients = self.weight.shape[0]
-        each = x.unflatten(0, (clients, -1))
-        real = self.counts if self.counts.numel() else torch.full((clients,), each.shape[1], device=x.device)
-        result, mean, var = _Normalise.apply(each, self.weight, self.bias, self.eps, real)
-        with torch.no_grad():
-            values = real[:, None] * (x[0].numel() // x.shape[1])  # that a channel's statistics are of
-            moves = torch.where(values > 0, self.momentum, 0.0)
-            self.running_mean.lerp_(mean, moves)
-            self.running_var.lerp_(var * (values / (values - 1).clamp_min(1)), moves)  # torch keeps the unbiased variance
-            self.num_batches_tracked.add_((real > 0).to(torch.int64))
-        return result.flatten(0, 1)
+        return client_linear(x.movedim(self.axis, 0), self.weight, self.bias).movedim(0, self.axis)
 
 
-class _Normalise(torch.autograd.Function):
-    """y = w (x - mean) / sqrt(var + eps) + b over each client's real examples; x [K, B, C, ...], statistics in fp32.
+class ClientEmbedding(nn.Module):
+    """`nn.Embedding` with weights [K, words, D].
 
-    Written out so that padding counts for nothing and so that a GPU takes the sums with kernels of our own.
+    Args:
+        axis: on which the examples lie.
     """
 
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, eps: float, real: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        across, shape = _across(x)
-        wide = _as(x, torch.float32)
-        if x.is_cuda and x.ndim == 5:
-            from askew.simulate.batch_norm_kernels import var_mean
-
-            var, mean = var_mean(x, real)
-        else:
-            values, mask = _values(x, real), _mask(x, real)
-            mean = (wide * mask).sum(dim=across) / values
-            var = ((wide - mean.view(shape)).square() * mask).sum(dim=across) / values
-        inverse = torch.rsqrt(var + eps)
-        ctx.save_for_backward(x, weight, mean, inverse, real)
-        ctx.mark_non_differentiable(mean, var)
-        result = (wide - mean.view(shape)) * (inverse * weight).view(shape) + bias.view(shape)
-        return _as(result, x.dtype), mean, var
-
-    @staticmethod
-    def backward(ctx: Any, dy: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor, None, None]:
-        x, weight, mean, inverse, real = ctx.saved_tensors
-        across, shape = _across(x)
-        normal = (x.float() - mean.view(shape)) * inverse.view(shape)
-        # What comes back from padding is 0 already: from the loss, and from every BatchNorm behind this one.
-        if x.is_cuda and x.ndim == 5:
-            from askew.simulate.batch_norm_kernels import gradient_sums
-
-            dbias, dweight = gradient_sums(x, dy, mean, inverse)
-            dy = dy.float()
-        else:
-            dy = dy.float()
-            dbias, dweight = dy.sum(dim=across), (dy * normal).sum(dim=across)
-        share = 1 / _values(x, real)
-        dx = (dy - (dbias * share).view(shape) - normal * (dweight * share).view(shape)) * (inverse * weight).view(shape) * _mask(x, real)
-        return dx.to(x.dtype), dweight, dbias, None, None
-
-
-def _as(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Not `x.to`, which returns x itself where there is nothing to do: torch 2.11 compiles a function whose forward does that to
-    one without gradients (https://github.com/pytorch/pytorch/issues/180642)."""
-    return x if x.dtype == dtype else x.to(dtype)
-
-
-def _mask(x: Tensor, real: Tensor) -> Tensor:
-    """[K, B, 1, ...]: 1 for real examples, 0 for padding."""
-    mask = torch.arange(x.shape[1], device=x.device) < real[:, None]
-    return mask.view(*mask.shape, *[1] * (x.ndim - 2)).float()
-
-
-def _values(x: Tensor, real: Tensor) -> Tensor:
-    """[K, 1]: values that a channel's statistics are of."""
-    return (real.clamp_min(1) * (x[0, 0].numel() // x.shape[2]))[:, None].float()
-
-
-def _across(x: Tensor) -> tuple[list[int], tuple[int, ...]]:
-    """The axes of a client's batch, and the shape in which [K, C] broadcasts against x."""
-    return [d for d in range(1, x.ndim) if d != 2], (x.shape[0], 1, x.shape[2], *[1] * (x.ndim - 3))
-
-
-class ClientDropout(nn.Module):
-    """`KeyedDropout` with one key a client, handed over as a buffer [K]."""
-
-    key: Tensor
-
-    def __init__(self, layer: KeyedDropout, key: Tensor) -> None:
+    def __init__(self, layer: nn.Embedding, axis: int = 0) -> None:
         super().__init__()
-        self.p, self.number = layer.p, layer.number
-        self.register_buffer("key", key)
+        self.weight, self.without_gradient, self.axis = layer.weight, layer.padding_idx, axis
 
     def forward(self, x: Tensor) -> Tensor:
-        clients = self.key.shape[0]
-        keep = rng.uniform(rng.fold(self.key, self.number), x.numel() // clients).view(x.shape) >= self.p
-        return x * keep.to(x.dtype) / (1.0 - self.p)
+        clients, words, _ = self.weight.shape
+        first = x.movedim(self.axis, 0)
+        each = first.reshape(clients, -1)
+        offsets = words * torch.arange(clients, device=x.device)[:, None]
+        rows = _Rows.apply(self.weight.flatten(0, 1), (each + offsets).flatten()).view(*first.shape, -1)
+        if self.without_gradient is not None:
+            rows = torch.where((first == self.without_gradient)[..., None], rows.detach(), rows)
+        return rows.movedim(0, self.axis)
 
 
-def with_client_axis(module: nn.Module) -> nn.Module | str:
-    """A copy of the network whose weight-owning layers have a client axis, or the layer that has no such form."""
-    problem = next((f"{name or 'the network'} ({type(layer).__name__})" for name, layer in module.named_modules()
-                    if _has_own_weights(layer) and not _has_client_form(layer)), None)
-    if problem is not None:
-        return problem
+class _Rows(torch.autograd.Function):
+    """weight [W, D], which [N] -> [N, D]; gradients are added up in a fixed order, which a compiler's atomic sums are not."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, which: Tensor) -> Tensor:
+        ctx.save_for_backward(which)
+        ctx.words = weight.shape[0]
+        return weight[which]
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, None]:
+        (which,) = ctx.saved_tensors
+        return torch.ops.askew.sum_rows(dy.contiguous(), which, ctx.words), None
+
+
+@opaque("sum_rows")
+def _sum_rows(dy: Tensor, which: Tensor, words: int) -> Tensor:
+    return torch.ops.aten.embedding_dense_backward(dy, which, words, -1, False)
+
+
+@_sum_rows.register_fake
+def _(dy: Tensor, which: Tensor, words: int) -> Tensor:
+    return dy.new_empty((words, dy.shape[1]))
+
+
+class ClientPReLU(nn.Module):
+    """`nn.PReLU` with weights [K, 1 or C]."""
+
+    def __init__(self, layer: nn.PReLU) -> None:
+        super().__init__()
+        self.weight = layer.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        each = x.unflatten(0, (self.weight.shape[0], -1))
+        slopes = self.weight.view(len(each), 1, -1, *[1] * (each.ndim - 3)) if each.ndim > 2 else self.weight
+        return torch.where(each >= 0, each, slopes.to(x.dtype) * each).flatten(0, 1)
+
+
+class ClientAttention(nn.Module):
+    """`nn.MultiheadAttention` with weights [K, ...]."""
+
+    def __init__(self, layer: nn.MultiheadAttention) -> None:
+        super().__init__()
+        self.batch_first = layer.batch_first  # read by nn.TransformerEncoder
+        self._like = [layer]  # for its sizes; in a list, so that its weights are not this layer's, too
+        self.inner = ClientDropout(layer.inner) if isinstance(layer, KeyedAttention) else None
+        self._names = [name for name, _ in layer.named_parameters(recurse=False)]
+        for name in self._names:
+            self.register_parameter(name, getattr(layer, name))
+        self.out_proj = _Weights(layer.out_proj)
+
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, *args: Any, **options: Any) -> tuple[Tensor, Tensor | None]:
+        weights = {name: getattr(self, name) for name in self._names}
+        weights |= {f"out_proj.{name}": getattr(self.out_proj, name) for name in self.out_proj.names}
+        return attention.attention(self._like[0], weights, self.inner, query, key, value, *args, **options)
+
+
+class ClientRecurrent(nn.Module):
+    """`nn.LSTM`, `nn.GRU` or `nn.RNN` with weights [K, ...]."""
+
+    def __init__(self, layer: nn.RNNBase) -> None:
+        super().__init__()
+        self._like = [layer]
+        self.inner = ClientDropout(layer.inner) if isinstance(layer, KeyedLSTM | KeyedGRU | KeyedRNN) else None
+        self._names = [name for name, _ in layer.named_parameters(recurse=False)]
+        for name in self._names:
+            self.register_parameter(name, getattr(layer, name))
+
+    def forward(self, x: Tensor, hx: Any = None) -> tuple[Tensor, Any]:
+        return recurrent.recurrent(self._like[0], {name: getattr(self, name) for name in self._names}, self.inner, x, hx)
+
+    def flatten_parameters(self) -> None:
+        """Networks call it; there is nothing to do."""
+
+
+class _Weights(nn.Module):
+    """The weights of a layer under their names, and nothing else."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.names = [name for name, _ in layer.named_parameters(recurse=False)]
+        for name in self.names:
+            self.register_parameter(name, getattr(layer, name))
+
+
+class ClientDropout(KeyedDropout):
+    """`KeyedDropout` with one key for each client, handed over as a buffer [K]."""
+
+    def __init__(self, layer: KeyedDropout) -> None:
+        super().__init__(layer.p, layer.number, layer.channels, layer.axis)
+        self.training = layer.training
+        del self.key
+        self.register_buffer("key", torch.zeros(1, dtype=torch.int64))
+
+
+Maker = Callable[[Any, int], nn.Module]  # (layer, axis of the examples) -> its form with a client axis
+FORMS: dict[type[nn.Module], Maker] = {
+    nn.Conv1d: lambda layer, axis: ClientConv(layer), nn.Conv2d: lambda layer, axis: ClientConv(layer),
+    nn.Linear: ClientLinear, nn.Embedding: ClientEmbedding, nn.PReLU: lambda layer, axis: ClientPReLU(layer),
+    nn.LayerNorm: ClientLayerNorm, nn.RMSNorm: ClientLayerNorm,
+    **dict.fromkeys((nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d), lambda layer, axis: ClientBatchNorm(layer)),
+    **dict.fromkeys((nn.GroupNorm, nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d), lambda layer, axis: ClientGroupNorm(layer)),
+    **dict.fromkeys((nn.MultiheadAttention, KeyedAttention), lambda layer, axis: ClientAttention(layer)),
+    **dict.fromkeys((nn.LSTM, nn.GRU, nn.RNN, KeyedLSTM, KeyedGRU, KeyedRNN), lambda layer, axis: ClientRecurrent(layer)),
+    KeyedDropout: lambda layer, axis: ClientDropout(layer),
+}
+
+
+def with_client_axis(module: nn.Module, axes: Mapping[str, int]) -> tuple[nn.Module, set[str]] | str:
+    """A copy of the network whose weight-owning layers have a client axis, or the layer that has no such form.
+
+    Args:
+        axes: layer's name -> the axis on which its examples lie, where that is not the first.
+
+    Returns:
+        the copy, and the names of weights and buffers that are used by a `forward` of the network's own, as they are.
+    """
+    bare: set[str] = set()
+    whole = tuple(f"{path}." for path, layer in module.named_modules() if path and _has_client_form(layer))
+    for path, layer in module.named_modules():
+        if path.startswith(whole):
+            continue  # inside a layer that has a form as a whole
+        owned = [*layer.named_parameters(recurse=False), *layer.named_buffers(recurse=False)]
+        if not owned or _has_client_form(layer):
+            continue
+        if type(layer).__module__.startswith("torch."):
+            return f"{path or 'the network'} ({type(layer).__name__})"
+        bare |= {f"{path}.{name}" if path else name for name, _ in owned}
     copied = copy.deepcopy(module)
     if _has_client_form(copied):
-        return _client_form(copied)
-    for parent in list(copied.modules()):
-        for name, child in list(parent.named_children()):
-            if _has_client_form(child):
-                setattr(parent, name, _client_form(child))
+        return _client_form(copied, axes.get("", 0)), bare
+    made: dict[int, nn.Module] = {}
+    for path, parent in list(copied.named_modules()):
+        for name, child in list(parent._modules.items()):  # a layer may stand in several places
+            if child is not None and _has_client_form(child):
+                if id(child) not in made:
+                    made[id(child)] = _client_form(child, axes.get(f"{path}.{name}" if path else name, 0))
+                setattr(parent, name, made[id(child)])
     for _, (_, layer), (_, after) in neighbours(copied):
-        if isinstance(layer, ClientConv2d) and isinstance(after, ClientBatchNorm):
+        if isinstance(layer, ClientConv) and isinstance(after, ClientBatchNorm) and after.training:
             layer.centred = True
     use_fast_layers(copied)
-    return copied
-
-
-def _has_own_weights(layer: nn.Module) -> bool:
-    return any(True for _ in layer.parameters(recurse=False)) or any(True for _ in layer.buffers(recurse=False))
+    return copied, bare
 
 
 def _has_client_form(layer: nn.Module) -> bool:
-    if isinstance(layer, nn.Conv2d):
-        return layer.groups == 1 and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
-    if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d):
-        return layer.affine and layer.track_running_stats and layer.momentum is not None
-    return type(layer) in (nn.Linear, KeyedDropout) or _is_client_form(layer)
+    if isinstance(layer, nn.Embedding):
+        return type(layer) in FORMS and layer.max_norm is None and not layer.scale_grad_by_freq and not layer.sparse
+    if isinstance(layer, nn.GroupNorm):
+        return layer.affine
+    if isinstance(layer, nn.modules.instancenorm._InstanceNorm):
+        return layer.affine and not layer.track_running_stats
+    if isinstance(layer, nn.LayerNorm | nn.RMSNorm):
+        return layer.elementwise_affine
+    if isinstance(layer, nn.MultiheadAttention):
+        return attention.has_client_axis(layer)
+    if isinstance(layer, nn.RNNBase):
+        return recurrent.has_client_axis(layer)
+    return type(layer) in FORMS or _is_client_form(layer)
 
 
 def _is_client_form(layer: nn.Module) -> bool:
@@ -225,14 +255,10 @@ def _is_client_form(layer: nn.Module) -> bool:
     return bool(getattr(layer, "client_axis", False))
 
 
-def _client_form(layer: nn.Module) -> nn.Module:
-    if _is_client_form(layer):
-        return layer
-    if isinstance(layer, nn.Conv2d):
-        return ClientConv2d(layer)
-    if isinstance(layer, nn.Linear):
-        return ClientLinear(layer)
-    if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d):
-        return ClientBatchNorm(layer)
-    assert isinstance(layer, KeyedDropout)
-    return ClientDropout(layer, torch.zeros(1, dtype=torch.int64))
+def _client_form(layer: nn.Module, axis: int) -> nn.Module:
+    return layer if _is_client_form(layer) else FORMS[type(layer)](layer, axis)
+
+
+def _image(value: Any, row: int) -> tuple[int, int]:
+    """An option of a convolution in one or two directions, as of two."""
+    return (row, *value) if len(value) == 1 else tuple(value)

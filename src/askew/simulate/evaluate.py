@@ -14,6 +14,7 @@ from askew.core.dataset import Examples
 from askew.core.population import Population
 from askew.core.preprocess import Preprocess
 from askew.core.probe import ModelState
+from askew.simulate.functional import call, places_of
 from askew.simulate.local import cpu_order
 
 CHUNK = 2_000  # examples a forward pass: large enough to keep a device busy, small enough for any memory
@@ -40,8 +41,9 @@ def scores(module: nn.Module, model: ModelState, x: Tensor, prepare: Preprocess)
     module.eval()
     try:
         with torch.no_grad():
+            places = places_of(module)
             for part in x.split(CHUNK):
-                yield torch.func.functional_call(module, {**model.params, **model.buffers}, (cpu_order(prepare.apply(part, None)),))
+                yield call(module, {**model.params, **model.buffers}, (cpu_order(prepare.apply(part, None)),), places)
     finally:
         module.train(was_training)
 

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from askew.simulate.kernels import has_kernels
 from askew.simulate.rewrite import neighbours
 
 MOST_POOLED = 127  # pixels in a window: the kernels keep in one byte which was the largest
@@ -27,7 +28,7 @@ class FastLocalResponseNorm(nn.Module):
         self.rectify = False
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.is_cuda and x.ndim == 4:
+        if has_kernels(x) and x.ndim == 4:
             from askew.simulate.lrn_kernels import MOST_CHANNELS, local_response_norm
 
             if x.shape[1] <= MOST_CHANNELS:
@@ -46,7 +47,7 @@ class FastMaxPool2d(nn.Module):
         self.rectify = False
 
     def forward(self, x: Tensor) -> Tensor:
-        if x.is_cuda and x.ndim == 4:
+        if has_kernels(x) and x.ndim == 4:
             from askew.simulate.pool_kernels import max_pool2d
 
             return max_pool2d(x.contiguous(memory_format=torch.channels_last), self.window, self.padding, self.ceil, self.rectify)

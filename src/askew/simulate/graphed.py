@@ -31,7 +31,7 @@ from askew.simulate.client_conv import KERNEL_ORDER
 from askew.simulate.local import AUGMENT, LAYERS, STEP
 
 PRECISIONS = ("fp32", "tf32", "bf16")
-IDLE = 1.15  # so much more work than needed is worth having one graph instead of several
+IDLE = 1.15  # one graph for all clients, some of them idle, if that is at most so many times the work of several graphs
 WHOLE = 16  # steps of which one graph may consist
 TRIED = 2  # clients whose gradients are also taken without what was compiled
 _VARIANTS = 256  # compiled forms of one function that are kept; beyond its limit `torch.compile` silently compiles no more
@@ -123,8 +123,29 @@ class GraphedSteps:
 
         return losses
 
-    def run(self, start: Params, start_buffers: Params, step: BatchedStep, examples: Tensor, counts: Tensor, streams: Tensor,
-            round: int, host_counts: np.ndarray, steps: list[int]) -> tuple[Params, Params, Tensor, Tensor]:
+    def run(self, *work: Any) -> tuple[Params, Params, Tensor, Tensor]:
+        """Train a chunk, as `_run` says; what cannot be compiled is trained uncompiled, with a word about it."""
+        try:
+            return self._run(*work)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:  # compilers raise what they like, also in the backward pass
+            if not self.compiled:
+                raise
+            warnings.warn(f"torch.compile fails for this network ({first_line(error)}); it is run as it is, which takes longer",
+                          RuntimeWarning, stacklevel=2)
+            self.compiled = False
+            self._inputs, self._forward = self._plain
+            self._fill, self._subtract = _fill, _subtract
+            self.free()
+            return self._run(*work)
+
+    def free(self) -> None:
+        """Give back all memory."""
+        self._made.clear()
+
+    def _run(self, start: Params, start_buffers: Params, step: BatchedStep, examples: Tensor, counts: Tensor, streams: Tensor,
+             round: int, host_counts: np.ndarray, steps: list[int]) -> tuple[Params, Params, Tensor, Tensor]:
         """Train a chunk.
 
         Args:
@@ -209,7 +230,9 @@ class GraphedSteps:
         """All that the first local step finds."""
         weights = [{name: self._mark(v) for name, v in own.items()} for own in (mine.params, mine.low)]
         self._fill(weights, {name: self._mark(v) for name, v in mine.start.items()})
-        pytree.tree_map_(torch.Tensor.zero_, mine.state)
+        if pytree.tree_leaves(mine.state):
+            fresh = BatchedStep(step.specs, mine.rates, step.kind).init(mine.params)
+            pytree.tree_map(lambda old, v: old.copy_(v), mine.state, fresh)
         number = torch.arange(mine.counts.shape[1], device=self.device)
         # Keys are made outside of what is compiled (Inductor would multiply them in 32 bits), and not step by step.
         if self.prepare.random:
@@ -268,11 +291,11 @@ class GraphedSteps:
 
         def apply(params: Params, low: Params, gradients: Params, state: State, start: Params, round: Tensor, keys: Tensor,
                   number: Tensor, counts: Tensor) -> None:
-            wide = {name: v.float() for name, v in gradients.items()}
+            wide = {name: v.to(torch.promote_types(v.dtype, torch.float32)) for name, v in gradients.items()}
             u, new = step.update(wide, state, params, start, round, keys, number[0])
-            if uneven:  # a client that has finished stands still
+            if uneven:  # a client that has finished stands still, whatever its last batch would make of it
                 going = counts > 0
-                u = {name: v * going.view(-1, *[1] * (v.ndim - 1)) for name, v in u.items()}
+                u = {name: torch.where(going.view(-1, *[1] * (v.ndim - 1)), v, 0.0) for name, v in u.items()}
             for name, v in params.items():
                 v += u[name]
             for name, v in low.items():
@@ -300,8 +323,10 @@ class GraphedSteps:
         x, y, counts = self._mark(x), self._mark(y), self._mark(counts)
         leaves = {name: v.requires_grad_() for name, v in self._first({**mine.params, **mine.low}, clients).items()}
         losses = forward(x, y, counts, leaves, self._first(mine.buffers, clients), drop)
-        found = torch.autograd.grad(losses, list(leaves.values()), mine.ones[:clients], allow_unused=True, materialize_grads=True)
-        return losses.detach(), dict(zip(leaves, found, strict=True)), counts
+        # Compiled, one launch less; uncompiled, torch would first import a library of algebra to look at the sizes.
+        total, given = (losses, mine.ones[:clients]) if self.compiled else (losses.sum(), None)
+        gradients = torch.autograd.grad(total, list(leaves.values()), given, allow_unused=True, materialize_grads=True)
+        return losses.detach(), dict(zip(leaves, gradients, strict=True)), counts
 
     def _check_compiled(self, mine: Buffers, clients: int, batch: int) -> None:
         """Compilers err: the first step's gradients of some clients must be what they are uncompiled. Gross errors, not rounding."""
@@ -338,6 +363,11 @@ def _no_garbage_collection() -> Iterator[None]:
     finally:
         if was:
             gc.enable()
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, in short."""
+    return (str(error).strip().split("\n")[0] or type(error).__name__)[:200]
 
 
 def _at(steps: Tensor, number: Tensor) -> Tensor:

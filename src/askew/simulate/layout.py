@@ -50,10 +50,10 @@ class Planner:
         self.recipe, self.device, self.chunk_jobs = recipe, device, chunk_jobs
         self._owned: tuple[tuple[int, ...], Tensor, list[int]] | None = None
 
-    def lay_out(self, lanes: Sequence[Lane]) -> list[Layout]:
-        """The jobs of all lanes, most steps first, in chunks."""
+    def lay_out(self, lanes: Sequence[Lane], jobs: list[tuple[int, Job]] | None = None) -> list[Layout]:
+        """The jobs of all lanes, or these (lane, job), most steps first, in chunks."""
         recipe = self.recipe
-        jobs = [(i, job) for i, lane in enumerate(lanes) for job in lane.jobs]
+        jobs = [(i, job) for i, lane in enumerate(lanes) for job in lane.jobs] if jobs is None else jobs
         sizes = {(i, job.client): int(lanes[i].task.population.sizes[job.client]) for i, job in jobs}
         jobs.sort(key=lambda at: -_steps(sizes[at[0], at[1].client], recipe.epochs, recipe.batch_size))  # stable
         chunks = -(-len(jobs) // self.chunk_jobs)

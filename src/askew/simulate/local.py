@@ -68,6 +68,9 @@ def train_locally(module: nn.Module, model: ModelState, examples: Examples, indi
             p.data = model.params[name].clone()  # keeps the memory layout of the model, unlike copy_
         for name, b in buffers.items():
             b.copy_(model.buffers[name])
+    for layer in module.modules():
+        if isinstance(layer, nn.RNNBase):
+            layer.flatten_parameters()  # on a GPU its library wants them in one piece
     layers, drop = dropouts(module), rng.fold(stream, LAYERS)
     if seeded:
         torch.manual_seed(int(drop) & 0x7FFFFFFFFFFFFFFF)  # for modules that draw by themselves; `run` restores the state

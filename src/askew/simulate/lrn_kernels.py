@@ -21,6 +21,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from askew.core.opaque import opaque
+
 MOST_CHANNELS = 128  # all channels of a pixel lie in one tile, and the band matrix in shared memory
 
 
@@ -96,7 +98,7 @@ def _launch(kernel: Any, tensors: list[Tensor], size: int, alpha: float, beta: f
                                                   rectify, precision, tiles, block, wide, num_warps=4, num_stages=len(tensors))
 
 
-@torch.library.custom_op("askew::local_response_norm", mutates_args=())
+@opaque("local_response_norm")
 def local_response_norm(x: Tensor, size: int, alpha: float, beta: float, k: float, rectify: bool = False) -> Tensor:
     """`F.local_response_norm` of channels-last images, in the type of x; with `rectify`, of `F.relu` of them."""
     y = torch.empty_like(x)
@@ -109,7 +111,7 @@ def _(x: Tensor, size: int, alpha: float, beta: float, k: float, rectify: bool =
     return torch.empty_like(x)
 
 
-@torch.library.custom_op("askew::local_response_norm_backward", mutates_args=())
+@opaque("local_response_norm_backward")
 def _gradient(x: Tensor, dy: Tensor, size: int, alpha: float, beta: float, k: float, rectify: bool) -> Tensor:
     dx = torch.empty_like(x)
     _launch(_backward, [x, dy.to(x.dtype).contiguous(memory_format=torch.channels_last), dx], size, alpha, beta, k, rectify)

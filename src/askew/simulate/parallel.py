@@ -18,6 +18,7 @@ from torch import nn
 from askew.core.probe import ModelState
 from askew.simulate.batched import CannotBatch
 from askew.simulate.dropout import dropouts, set_keys
+from askew.simulate.functional import call
 from askew.simulate.sequential import Chunk, Job, train_job
 from askew.simulate.task import Task
 
@@ -65,11 +66,11 @@ class Parallel:
 def _draws_by_itself(task: Task) -> bool:
     """Whether the network gives other scores after another global seed: it calls torch's generator in its `forward`."""
     x = task.prepare.apply(task.data.train.x[:4], None)
-    set_keys(dropouts(task.module), torch.tensor(0))
     buffers = {name: b.clone() for name, b in task.module.named_buffers()}
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         scores = []
         for seed in (0, 1):
+            set_keys(dropouts(task.module), torch.tensor(0))
             torch.manual_seed(seed)
-            scores.append(torch.func.functional_call(task.module, {n: b.clone() for n, b in buffers.items()}, (x,)))
+            scores.append(call(task.module, {n: b.clone() for n, b in buffers.items()}, (x,)))
     return not torch.equal(scores[0], scores[1])

@@ -14,6 +14,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from askew.core.opaque import opaque
+
 _NONE = tl.constexpr(-1)  # in place of a tap: no gradient
 
 
@@ -121,7 +123,7 @@ def _windows(size: int, window: int, padding: int, ceil: bool) -> int:
     return count - 1 if ceil and 2 * (count - 1) >= size + padding else count
 
 
-@torch.library.custom_op("askew::max_pool2d", mutates_args=())
+@opaque("max_pool2d")
 def _pool(x: Tensor, window: list[int], padding: list[int], ceil: bool, rectify: bool) -> tuple[Tensor, Tensor]:
     out = _out_size(x, window, padding, ceil)
     y = torch.empty((x.shape[0], *out, x.shape[1]), device=x.device, dtype=x.dtype).permute(0, 3, 1, 2)
@@ -136,7 +138,7 @@ def _(x: Tensor, window: list[int], padding: list[int], ceil: bool, rectify: boo
     return y, torch.empty_like(y, dtype=torch.int8)
 
 
-@torch.library.custom_op("askew::max_pool2d_backward", mutates_args=())
+@opaque("max_pool2d_backward")
 def _gradient(dy: Tensor, chosen: Tensor, height: int, width: int, window: list[int], padding: list[int]) -> Tensor:
     n, channels, *out = dy.shape
     dx = torch.empty((n, height, width, channels), device=dy.device, dtype=dy.dtype).permute(0, 3, 1, 2)

@@ -113,7 +113,7 @@ def sweep(recipes: Sequence[Recipe], *, data: Dataset | None = None, model: nn.M
                 tasks = {i: task_of(i) for i in members}
                 for name, mine in _engines(engine, tasks, course.kept).items():
                     # All at once where the engine can, else one after the other.
-                    for part in [mine] if name == "vectorised" else [[i] for i in mine]:
+                    for part in _alike(mine, tasks) if name == "vectorised" else [[i] for i in mine]:
                         made = make_engine(name, tasks[part[0]], precision)
                         course.train({i: tasks[i] for i in part}, made, environment(name))
     except KeyboardInterrupt:
@@ -267,6 +267,14 @@ def _engines(asked: str, tasks: Mapping[int, Task], kept: Mapping[int, RunFolder
         name = kept[i].environment.get("engine", auto) if asked == "auto" and i in kept else auto
         result.setdefault(name, []).append(i)
     return result
+
+
+def _alike(numbers: Sequence[int], tasks: Mapping[int, Task]) -> list[list[int]]:
+    """Those whose networks are alike in what is not trained: an engine has one network for all that it trains together."""
+    groups: dict[str, list[int]] = {}
+    for i in numbers:
+        groups.setdefault(tasks[i].untrained, []).append(i)
+    return list(groups.values())
 
 
 def _batches(task: Task) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -24,11 +25,12 @@ from askew.core.dataset import Dataset, Source
 from askew.core.errors import AskewError
 from askew.core.pool import Pool
 from askew.core.population import Population
-from askew.core.preprocess import Preprocess, pipeline
+from askew.core.preprocess import Preprocess, is_token, pipeline
 from askew.core.probe import ModelState, Probe
 from askew.core.recipe import Recipe
 from askew.core.transform import Plan, Transform, chain, check_order
-from askew.simulate.dropout import key_dropouts
+from askew.simulate.batched import batch_axes
+from askew.simulate.dropout import dropouts, key_dropouts, set_keys
 from askew.simulate.evaluate import Verdict, evaluate, predict_classes
 from askew.simulate.fast_layers import use_fast_layers
 from askew.simulate.local import train_locally
@@ -47,6 +49,7 @@ class Task:
         optimiser: the piece of `step` that turns a gradient into an update, for training at the server.
         server: the server's chain.
         prepare: preprocessing as one function.
+        axes: layer's name -> the axis on which its examples lie, where that is not the first.
     """
 
     recipe: Recipe
@@ -62,6 +65,7 @@ class Task:
     probes: tuple[Probe, ...]
     prepare: Preprocess
     device: torch.device
+    axes: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def num_clients(self) -> int:
@@ -75,6 +79,15 @@ class Task:
     def client_indices(self) -> Tensor:
         """All clients' training indices end to end, on the device."""
         return torch.from_numpy(self.population.train.indices).to(self.device)
+
+    @cached_property
+    def untrained(self) -> str:
+        """A fingerprint of what the network was built with and does not train: frozen weights and buffers."""
+        digest = hashlib.blake2b(digest_size=16)
+        for name, v in (*self.module.named_parameters(), *self.fresh.buffers.items()):
+            if name not in self.fresh.params:
+                digest.update(name.encode() + v.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+        return digest.hexdigest()
 
     def indices_of(self, client: int) -> Tensor:
         low, high = self.population.train.offsets[client : client + 2]
@@ -151,10 +164,12 @@ def build_task(recipe: Recipe, *, data: Dataset | None = None, population: Popul
     elif recipe.validation and population.validation is None:
         population = askew.partition.with_validation(population, recipe.validation, data.train.y.cpu().numpy(), recipe.seed)
     _check_population(population, data)
-    prepare = pipeline([registry.build("preprocess", spec, data=data) for spec in recipe.preprocess])
+    steps = [registry.build("preprocess", spec, data=data) for spec in recipe.preprocess]
     data = data.to(device)
-    module = _build_module(recipe, data, prepare, model).to(device)
-    key_dropouts(module)
+    module = _build_module(recipe, data, pipeline(steps), model).to(device)
+    prepare = _prepared(steps, module, data)
+    axes = batch_axes(module, prepare.apply(data.train.x[:3], None))
+    key_dropouts(module, axes)
     parts = {place: _pieces(kind, getattr(recipe, place))
              for place, kind in (("step", "client"), ("upload", "upload"), ("server", "server"))}
     pool: Pool = registry.build("pool", recipe.pool)
@@ -162,7 +177,7 @@ def build_task(recipe: Recipe, *, data: Dataset | None = None, population: Popul
         recipe=recipe, data=data, population=population, module=module, fresh=_weights_of(module), step=chain(*parts["step"]),
         optimiser=next((p for p in parts["step"] if p.acts_on == "source"), chain()), upload=chain(*parts["upload"]),
         server=chain(*parts["server"]), pool=pool, probes=tuple(registry.build("probe", spec) for spec in recipe.probes),
-        prepare=prepare, device=device,
+        prepare=prepare, device=device, axes=axes,
     )
     check_order(parts["step"], "step", "sgd(lr=0.1)")
     check_order(parts["server"], "server", "mean()")
@@ -196,8 +211,10 @@ def initial_model(task: Task) -> ModelState:
 
 
 def _weights_of(module: nn.Module) -> ModelState:
-    return ModelState({name: _layout(p.detach()).clone() for name, p in module.named_parameters() if p.requires_grad},
-                      {name: b.detach().clone() for name, b in module.named_buffers()})
+    params = {name: _layout(p.detach()).clone() for name, p in module.named_parameters() if p.requires_grad}
+    if not params:
+        raise AskewError("model: no weight of the network requires a gradient; nothing could be trained")
+    return ModelState(params, {name: b.detach().clone() for name, b in module.named_buffers()})
 
 
 def _layout(v: Tensor) -> Tensor:
@@ -218,6 +235,23 @@ def _build_module(recipe: Recipe, data: Dataset, prepare: Preprocess, model: nn.
             built = registry.build("model", recipe.model, input_shape=prepare.shape(data.input_shape), num_classes=data.num_classes)
     pool_before_relu(built)
     return built.train()
+
+
+def _prepared(steps: Sequence[Preprocess], module: nn.Module, data: Dataset) -> Preprocess:
+    """Preprocessing into what the network takes: numbers of its own precision, or tokens."""
+    kinds = {p.dtype for p in module.parameters() if p.is_floating_point()}
+    dtype = kinds.pop() if len(kinds) == 1 else torch.float32
+    if not is_token(data.train.x.dtype) or steps:
+        return pipeline(steps, dtype)
+    tokens = pipeline(steps, dtype, tokens=True)
+    try:
+        with torch.no_grad():
+            module.eval()(tokens.apply(data.train.x[:2], None))
+        return tokens
+    except Exception:  # whatever it says of integers: it may still take them as numbers
+        return pipeline(steps, dtype)
+    finally:
+        module.train()
 
 
 def available(name: str | torch.device) -> torch.device:
@@ -241,14 +275,20 @@ def _check_population(population: Population, data: Dataset) -> None:
 
 
 def _check_batches(task: Task) -> None:
-    """BatchNorm over a batch of one example has no variance; refuse before training rather than in the middle of it."""
-    if not any(isinstance(layer, nn.BatchNorm1d) for layer in task.module.modules()):
-        return
+    """BatchNorm over a batch of one value has no variance; refuse before training rather than in the middle of it."""
     sizes, batch = task.population.sizes, task.recipe.batch_size
-    alone = np.flatnonzero((sizes % batch if batch else sizes) == 1)
-    if len(alone) and batch != 1:
-        raise AskewError(f"batch_size: {batch or 'all examples'} leaves client {alone[0]} with a batch of one example "
-                         f"({sizes[alone[0]]} in all), which BatchNorm1d cannot take; choose another batch size")
+    alone = np.flatnonzero((sizes % batch if batch else sizes) == 1) if batch != 1 else np.arange(1)
+    if not len(alone):
+        return
+    module = copy.deepcopy(task.module)  # its statistics move
+    set_keys(dropouts(module), torch.zeros((), dtype=torch.int64, device=task.device))
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            module(task.prepare.apply(task.data.train.x[:1], None))
+    except Exception as error:  # whatever a network raises
+        which = f"leaves client {alone[0]} with a batch of one example ({sizes[alone[0]]} in all)" if batch != 1 else "makes batches of one"
+        raise AskewError(f"batch_size: {batch or 'all examples'} {which}, which the network cannot take: "
+                         f"{_first_line(error)}; choose another batch size") from None
 
 
 def _check_output(task: Task) -> None:
@@ -258,12 +298,15 @@ def _check_output(task: Task) -> None:
         with torch.no_grad():
             task.module.eval()
             scores = task.module(x)
-    except (RuntimeError, ValueError, TypeError, IndexError) as error:
-        line = str(error).strip().splitlines()[0]
-        raise AskewError(f"model: the network does not take inputs of shape {tuple(x.shape[1:])}: {line}") from None
+    except Exception as error:  # whatever a network raises
+        raise AskewError(f"model: the network does not take inputs of shape {tuple(x.shape[1:])}: {_first_line(error)}") from None
     finally:
         task.module.train()
     if not isinstance(scores, Tensor) or scores.ndim != 2 or scores.shape[1] != task.data.num_classes:
         got = tuple(scores.shape[1:]) if isinstance(scores, Tensor) else type(scores).__name__
         raise AskewError(f"model: the network gives {got} outputs an example, but {task.data.name} has "
                          f"{task.data.num_classes} classes; the last layer must have {task.data.num_classes} outputs")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n")[0] or type(error).__name__

@@ -7,6 +7,9 @@ result does not depend on who shares its chunk: it has its own weights, optimise
 
 from __future__ import annotations
 
+import gc
+import warnings
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
 
 from askew.core import rng
@@ -25,17 +29,20 @@ from askew.core.registry import suggest
 from askew.core.transform import Params, State
 from askew.simulate.batched import BatchedStep, batched_network, local_losses
 from askew.simulate.dropout import dropouts
-from askew.simulate.graphed import PRECISIONS, GraphedSteps
+from askew.simulate.graphed import PRECISIONS, GraphedSteps, first_line
 from askew.simulate.layout import Lane, Layout, Planner
 from askew.simulate.local import AUGMENT, LAYERS, STEP, UPLOAD
 from askew.simulate.schedule import on_device
-from askew.simulate.sequential import Chunk, Job
+from askew.simulate.sequential import Chunk, Job, train_job
 from askew.simulate.task import Task
 
 # Weights of one chunk, times what goes with them. On a CPU what its caches hold: an MLP of 77,000 weights trains 100 clients in
 # 0.21 s by 25, and in 0.37 s all at once; of 310,000, in 0.89 s by 4 or 8, and in 1.33 s.
 CHUNK_BYTES = {"cpu": 48 << 20, "cuda": 4 << 30}
 CHUNK_JOBS = {"cpu": 256, "cuda": 1024}
+# Compiling takes 16 to 45 s on an H200 and saves 0.3 to 1.8 us per example (benchmarks/networks.py, benchmarks/gpu.py): for most
+# networks it pays from 20 to 35 million examples on.
+COMPILED_EXAMPLES = 25e6
 
 
 @dataclass(frozen=True)
@@ -59,20 +66,21 @@ class Vectorised:
         chunk_jobs: train at most so many clients at once; by default as many as fit a memory bound.
         precision: "fp32", "tf32" or "bf16" (autocast over fp32 weights).
         graphed: fixed buffers and CUDA graphs; by default on GPUs.
-        compiled: compile the network; by default on GPUs.
+        compiled: compile the network; by default on GPUs, where the run is long enough (`worth_compiling`).
+        runs: that will train together.
     """
 
     name = "vectorised"
 
     def __init__(self, task: Task, chunk_jobs: int | None = None, precision: str = "fp32", graphed: bool | None = None,
-                 compiled: bool | None = None) -> None:
+                 compiled: bool | None = None, runs: int = 1) -> None:
         if precision not in PRECISIONS:
             raise AskewError(f"unknown precision {precision!r}; {suggest(precision, PRECISIONS)}")
         self.task = task
         self.precision = precision
         example = task.prepare.apply(task.data.train.x[:4], None)
         with matrix_precision("fp32", task.device):
-            self.network, self.kind = batched_network(task.module, example)
+            self.network, self.kind = batched_network(task.module, example, task.axes)
         # BatchNorm, or a `forward` that only vmap can batch, may look across a batch, and must not see padding there.
         self._exact_batches = self.kind == "vmap" or any(
             isinstance(layer, nn.modules.batchnorm._BatchNorm) for layer in task.module.modules())
@@ -81,8 +89,10 @@ class Vectorised:
         bound = max(1, CHUNK_BYTES.get(task.device.type, CHUNK_BYTES["cuda"]) // max(1, 6 * weights))
         self.chunk_jobs = chunk_jobs or min(CHUNK_JOBS.get(task.device.type, CHUNK_JOBS["cuda"]), bound)
         on_gpu, stacked = task.device.type == "cuda", self.kind == "stacked layers"
+        self.compiled = on_gpu and worth_compiling(task, runs) if compiled is None else compiled
+        self._one_by_one = False  # nothing else works for this network
         self._steps = GraphedSteps(
-            self.network, task.data.train.x, task.data.train.y, task.prepare, precision, on_gpu if compiled is None else compiled,
+            self.network, task.data.train.x, task.data.train.y, task.prepare, precision, self.compiled,
             exact=not stacked, drops=self._drops, any_number=stacked, varies=task.pool.needs_validation,
             dense=_weights_of(task.module, nn.Linear) if stacked else (), kernels=_weights_of(task.module, nn.Conv2d) if stacked else (),
         ) if (on_gpu if graphed is None else graphed) else None
@@ -95,11 +105,45 @@ class Vectorised:
 
     def train_lanes(self, lanes: Sequence[Lane]) -> Iterator[tuple[int, Chunk]]:
         """Train the jobs of all lanes; yields (lane, chunk)."""
-        for layout in self._planner.lay_out(lanes):
+        layouts = deque(self._planner.lay_out(lanes))
+        while layouts:
+            layout = layouts.popleft()
+            if self._one_by_one:
+                yield from _trained_alone(lanes, layout)
+                continue
             work = self._begin(lanes, layout)
-            with matrix_precision(self.precision, self.task.device):
-                trained = self._run(work)
+            try:
+                with matrix_precision(self.precision, self.task.device):
+                    trained = self._run(work)
+            except torch.OutOfMemoryError:
+                if len(layout.jobs) == 1:
+                    raise
+                self._take_fewer(len(layout.jobs))
+                left = [*layout.jobs, *(job for other in layouts for job in other.jobs)]
+                layouts = deque(self._planner.lay_out(lanes, left))
+                continue
+            except Exception as error:  # the network's, torch's, a library's: another way may do
+                self._do_without(error)
+                layouts.appendleft(layout)
+                continue
             yield from self._results(lanes, work, *trained)
+
+    def _do_without(self, error: Exception) -> None:
+        """Train the next chunk in a plainer way: without graphs, then one client after the other."""
+        plainer = "without CUDA graphs" if self._steps is not None else "one client after the other"
+        warnings.warn(f"engine vectorised: {type(self.task.module).__name__} cannot be trained as asked ({first_line(error)}); "
+                      f"it goes on {plainer}, which takes longer", RuntimeWarning, stacklevel=2)
+        self._one_by_one = self._steps is None
+        self._steps = None
+
+    def _take_fewer(self, clients: int) -> None:
+        fewer = self.chunk_jobs = self._planner.chunk_jobs = clients // 2
+        warnings.warn(f"engine vectorised: {clients} clients at once do not fit the memory of the device; {fewer} at a time from now on",
+                      RuntimeWarning, stacklevel=2)
+        if self._steps is not None:
+            self._steps.free()
+        gc.collect()
+        torch.cuda.empty_cache()
 
     def _begin(self, lanes: Sequence[Lane], layout: Layout) -> Work:
         device, jobs = self.task.device, layout.jobs
@@ -208,16 +252,39 @@ class Vectorised:
                            {name: v[pick] for name, v in buffers.items()}, losses[pick], squares[pick])
 
 
+def worth_compiling(task: Task, runs: int = 1) -> bool:
+    """Whether so much is to be trained that the time that compiling takes is won back.
+
+    By the recipe alone, not by a stopwatch: the same run is done the same way again, and so is what is left of it.
+
+    Args:
+        runs: that train together.
+    """
+    recipe = task.recipe
+    return runs * recipe.rounds * recipe.epochs * task.cohort_size * float(task.population.sizes.mean()) >= COMPILED_EXAMPLES
+
+
+def _trained_alone(lanes: Sequence[Lane], layout: Layout) -> Iterator[tuple[int, Chunk]]:
+    for i, job in layout.jobs:
+        lane = lanes[i]
+        yield i, train_job(lane.task, lane.task.module, lane.models[job.model], job, lane.round)
+
+
 @contextmanager
 def matrix_precision(precision: str, device: torch.device) -> Iterator[None]:
-    """TF32 in matrix products and convolutions for "tf32" and "bf16", full fp32 for "fp32"."""
+    """TF32 in matrix products and convolutions for "tf32" and "bf16", full fp32 for "fp32"; attention as products.
+
+    torch's fused attention has no rule for a client axis, and on a GPU adds up gradients in an order that changes.
+    """
     if device.type != "cuda":
-        yield
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
         return
     before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision != "fp32"
     try:
-        yield
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
     finally:
         torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
 

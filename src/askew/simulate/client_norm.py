@@ -1,0 +1,239 @@
+"""Normalisation with a client axis: each client's batch (BatchNorm) or each example (GroupNorm) by itself.
+
+Both subtract a mean and divide by a standard deviation, [S, C] of S sets of pixels, then scale and shift with the client's
+own weights. They differ in what a set is: a client's batch, or an example, whose channels are then joined to groups.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from askew.simulate.kernels import has_kernels
+
+
+class ClientBatchNorm(nn.Module):
+    """`nn.BatchNorm1d` to `3d` with weights and statistics [K, C]: each client's batch by itself.
+
+    The buffer `counts` [K] says how many examples of each client are real, where batches are padded to one size: only they
+    count, and a client with none keeps its statistics.
+    """
+
+    weight: Tensor | None
+    bias: Tensor | None
+    running_mean: Tensor | None
+    running_var: Tensor | None
+    num_batches_tracked: Tensor | None
+    counts: Tensor
+
+    def __init__(self, layer: nn.modules.batchnorm._BatchNorm) -> None:
+        super().__init__()
+        self.weight, self.bias, self.eps, self.momentum = layer.weight, layer.bias, layer.eps, layer.momentum
+        self.channels, self.training = layer.num_features, layer.training
+        for name in ("running_mean", "running_var", "num_batches_tracked"):
+            self.register_buffer(name, getattr(layer, name))
+        self.register_buffer("counts", torch.zeros(0, dtype=torch.int64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        clients, real = self.counts.shape[0], self.counts
+        each = x.unflatten(0, (clients, -1))
+        kind = torch.promote_types(x.dtype, torch.float32)
+        weight, bias = (v if v is not None else x.new_full((clients, self.channels), fill, dtype=kind)
+                        for v, fill in ((self.weight, 1.0), (self.bias, 0.0)))
+        if not self.training and self.running_mean is not None and self.running_var is not None:
+            shape = _across(each)[1]
+            scale = weight * torch.rsqrt(self.running_var + self.eps)
+            return ((each - self.running_mean.view(shape)) * scale.view(shape) + bias.view(shape)).to(x.dtype).flatten(0, 1)
+        result, mean, var = _BatchNormalise.apply(each, weight, bias, self.eps, real)
+        if self.running_mean is not None:
+            self._track(mean, var, real, x[0].numel() // x.shape[1])
+        return result.flatten(0, 1)
+
+    @torch.no_grad()
+    def _track(self, mean: Tensor, var: Tensor, real: Tensor, pixels: int) -> None:
+        """Move the running statistics, by `momentum` or, where it is None, to the mean over all batches so far."""
+        assert self.running_mean is not None
+        assert self.running_var is not None
+        assert self.num_batches_tracked is not None
+        values = real[:, None] * pixels  # that a channel's statistics are of
+        self.num_batches_tracked.add_((real > 0).to(torch.int64))
+        share = self.momentum if self.momentum is not None else 1.0 / self.num_batches_tracked[:, None].clamp_min(1)
+        var = var * (values / (values - 1).clamp_min(1))  # torch keeps the unbiased variance
+        for kept, new in ((self.running_mean, mean), (self.running_var, var)):
+            # Not a step of length 0: who stands idle may have no finite statistics.
+            kept.copy_(torch.where(values > 0, kept + (new.to(kept.dtype) - kept) * share, kept))
+
+
+class ClientGroupNorm(nn.Module):
+    """`nn.GroupNorm`, or `nn.InstanceNorm` without running statistics, with weights [K, C]."""
+
+    def __init__(self, layer: nn.GroupNorm | nn.modules.instancenorm._InstanceNorm) -> None:
+        super().__init__()
+        self.weight, self.bias, self.eps = layer.weight, layer.bias, layer.eps
+        self.groups = layer.num_groups if isinstance(layer, nn.GroupNorm) else layer.num_features
+
+    def forward(self, x: Tensor) -> Tensor:
+        clients = self.weight.shape[0]
+        if has_kernels(x) and x.ndim == 4:
+            return _GroupNormalise.apply(x[:, None], self.weight, self.bias, self.groups, self.eps)[:, 0]
+        shape = (clients, 1, -1, *[1] * (x.ndim - 2))
+        y = F.group_norm(x, self.groups, eps=self.eps).unflatten(0, (clients, -1))
+        return (y * self.weight.view(shape) + self.bias.view(shape)).flatten(0, 1)
+
+
+class ClientLayerNorm(nn.Module):
+    """`nn.LayerNorm` or `nn.RMSNorm` with weights [K, ...].
+
+    Args:
+        axis: on which the examples lie.
+    """
+
+    def __init__(self, layer: nn.LayerNorm | nn.RMSNorm, axis: int = 0) -> None:
+        super().__init__()
+        self.weight, self.bias = layer.weight, getattr(layer, "bias", None)
+        self.shape, self.eps, self.axis = tuple(layer.normalized_shape), layer.eps, axis
+        self.centred = isinstance(layer, nn.LayerNorm)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.movedim(self.axis, 0)
+        y = F.layer_norm(x, self.shape, eps=self.eps or 0.0) if self.centred else F.rms_norm(x, self.shape, eps=self.eps)
+        clients = self.weight.shape[0]
+        y = y.unflatten(0, (clients, -1))
+        shape = (clients, *[1] * (y.ndim - 1 - len(self.shape)), *self.shape)
+        y = y * self.weight.view(shape)
+        return (y if self.bias is None else y + self.bias.view(shape)).flatten(0, 1).movedim(0, self.axis)
+
+
+class _BatchNormalise(torch.autograd.Function):
+    """y = w (x - mean) / sqrt(var + eps) + b over each client's real examples; x [K, B, C, ...], statistics in fp32.
+
+    Written out so that padding counts for nothing and so that a GPU takes the sums with kernels of our own.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, eps: float, real: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        across, shape = _across(x)
+        if _has_kernels(x):
+            from askew.simulate.norm_kernels import var_mean
+
+            var, mean = var_mean(x, real)
+        else:
+            wide = _as(x, _wide(x))
+            values, mask = _values(x, real), _mask(x, real)
+            mean = torch.where(mask, wide, 0.0).sum(dim=across) / values
+            var = torch.where(mask, (wide - mean.view(shape)).square(), 0.0).sum(dim=across) / values
+        inverse = torch.rsqrt(var + eps)
+        ctx.save_for_backward(x, weight, mean, inverse, real)
+        ctx.mark_non_differentiable(mean, var)
+        return _scaled(x, mean, inverse * weight, bias, real), mean, var
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor, None, None]:
+        x, weight, mean, inverse, real = ctx.saved_tensors
+        # What comes back from padding is 0 already: from the loss, and from every BatchNorm behind this one.
+        dbias, dweight = _gradient_sums(x, dy, mean, inverse)
+        scale = inverse * weight
+        share = scale / _values(x, real)
+        dx = _scaled_back(x, dy, mean, inverse, scale, dbias * share, dweight * share, real)
+        return dx, dweight.to(weight.dtype), dbias.to(weight.dtype), None, None
+
+
+class _GroupNormalise(torch.autograd.Function):
+    """y = w (x - mean) / sqrt(var + eps) + b over the channels of a group in each example; x [K * B, 1, C, H, W], w [K, C]."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, groups: int, eps: float) -> Tensor:
+        from askew.simulate.norm_kernels import var_mean
+
+        real = torch.ones(len(x), dtype=torch.int64, device=x.device)
+        var, mean = var_mean(x, real)  # [K * B, C]
+        middle = _over_group(mean, groups)
+        inverse = torch.rsqrt(_over_group(var + (mean - middle).square(), groups) + eps)
+        ctx.save_for_backward(x, weight, middle, inverse, real)
+        ctx.groups = groups
+        each = len(x) // len(weight)
+        return _scaled(x, middle, inverse * weight.repeat_interleave(each, 0), bias.repeat_interleave(each, 0), real)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
+        x, weight, mean, inverse, real = ctx.saved_tensors
+        dbias, dweight = _gradient_sums(x, dy, mean, inverse)  # of each example
+        own = weight.repeat_interleave(len(x) // len(weight), 0)
+        share = inverse / (x.shape[3] * x.shape[4])  # means over a group are means over its channels' means
+        dx = _scaled_back(x, dy, mean, inverse, inverse * own, _over_group(own * dbias, ctx.groups) * share,
+                          _over_group(own * dweight, ctx.groups) * share, real)
+        clients = len(weight)
+        return dx, dweight.unflatten(0, (clients, -1)).sum(dim=1), dbias.unflatten(0, (clients, -1)).sum(dim=1), None, None
+
+
+def _over_group(v: Tensor, groups: int) -> Tensor:
+    """[N, C] -> the mean over each group of channels, in the place of each of them."""
+    each = v.unflatten(1, (groups, -1))
+    return each.mean(dim=2, keepdim=True).expand_as(each).flatten(1)
+
+
+def _has_kernels(x: Tensor) -> bool:
+    return has_kernels(x) and x.ndim == 5
+
+
+def _gradient_sums(x: Tensor, dy: Tensor, mean: Tensor, inverse: Tensor) -> tuple[Tensor, Tensor]:
+    if _has_kernels(x):
+        from askew.simulate.norm_kernels import gradient_sums
+
+        return gradient_sums(x, dy, mean, inverse)
+    across, shape = _across(x)
+    wide = dy.to(_wide(x))
+    return wide.sum(dim=across), (wide * ((x.to(_wide(x)) - mean.view(shape)) * inverse.view(shape))).sum(dim=across)
+
+
+def _scaled(x: Tensor, mean: Tensor, scale: Tensor, bias: Tensor, real: Tensor) -> Tensor:
+    """(x - mean) scale + bias, and bias for padding: what it held, be it infinite, goes no further."""
+    if _has_kernels(x) and not torch.compiler.is_compiling():
+        from askew.simulate.norm_kernels import scaled
+
+        return scaled(x, mean, scale, bias, real)
+    shape = _across(x)[1]
+    normal = (_as(x, _wide(x)) - mean.view(shape)) * scale.view(shape)
+    return _as(torch.where(_mask(x, real), normal, 0.0) + bias.view(shape), x.dtype)
+
+
+def _scaled_back(x: Tensor, dy: Tensor, mean: Tensor, inverse: Tensor, scale: Tensor, plain: Tensor, normal: Tensor,
+                 real: Tensor) -> Tensor:
+    """scale dy - plain - normal (x - mean) inverse, and 0 for padding."""
+    if _has_kernels(x) and not torch.compiler.is_compiling():
+        from askew.simulate.norm_kernels import scaled_back
+
+        return scaled_back(x, dy, mean, inverse, scale, plain, normal, real)
+    shape, wide = _across(x)[1], _wide(x)
+    there = (x.to(wide) - mean.view(shape)) * inverse.view(shape)
+    dx = dy.to(wide) * scale.view(shape) - plain.view(shape) - there * normal.view(shape)
+    return torch.where(_mask(x, real), dx, 0.0).to(x.dtype)
+
+
+def _as(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Not `x.to`, which returns x itself where there is nothing to do: torch 2.11 compiles a function whose forward does that to
+    one without gradients (https://github.com/pytorch/pytorch/issues/180642)."""
+    return x if x.dtype == dtype else x.to(dtype)
+
+
+def _wide(x: Tensor) -> torch.dtype:
+    return torch.promote_types(x.dtype, torch.float32)
+
+
+def _mask(x: Tensor, real: Tensor) -> Tensor:
+    """[K, B, 1, ...]: which examples are real, not padding."""
+    mask = torch.arange(x.shape[1], device=x.device) < real[:, None]
+    return mask.view(*mask.shape, *[1] * (x.ndim - 2))
+
+
+def _values(x: Tensor, real: Tensor) -> Tensor:
+    """[K, 1]: values that a channel's statistics are of."""
+    return (real.clamp_min(1) * (x[0, 0].numel() // x.shape[2]))[:, None].to(_wide(x))
+
+
+def _across(x: Tensor) -> tuple[list[int], tuple[int, ...]]:
+    """The axes of a client's batch, and the shape in which [K, C] broadcasts against x."""
+    return [d for d in range(1, x.ndim) if d != 2], (x.shape[0], 1, x.shape[2], *[1] * (x.ndim - 3))

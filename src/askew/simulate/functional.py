@@ -1,0 +1,40 @@
+"""Call a network with weights that are given, not its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+def call(module: nn.Module, tensors: Mapping[str, Tensor], inputs: tuple[Any, ...], places: Mapping[str, str] | None = None) -> Any:
+    """The network's result with these weights and buffers, by their first names; what is not given is its own.
+
+    `torch.func.functional_call` ties shared weights, too, but leaves a network in which one *layer* stands in several
+    places with the given weights instead of its own.
+
+    Args:
+        places: as from `places_of`, where they are known.
+    """
+    places = places_of(module) if places is None else places
+    given = {place: tensors[first] for place, first in places.items() if first in tensors}
+    return torch.func.functional_call(module, given, inputs, tie_weights=False)
+
+
+def places_of(module: nn.Module) -> dict[str, str]:
+    """Each place of a weight or buffer -> the name under which `named_parameters` and `named_buffers` list it.
+
+    Example:
+        An embedding whose weight is tied to the last layer's has two places, `embedding.weight` and `out.weight`, both of
+        them for `embedding.weight`; a layer that stands twice in a network is one place.
+    """
+    first: dict[int, str] = {}
+    places: dict[str, str] = {}
+    for path, owner in module.named_modules():
+        for name, v in (*owner._parameters.items(), *owner._buffers.items()):
+            if v is not None:
+                place = f"{path}.{name}" if path else name
+                places[place] = first.setdefault(id(v), place)
+    return places
