@@ -75,7 +75,7 @@ def test_a_variant_is_called_so_and_not_counted(measured: Measured, tmp_path: Pa
     write_pages(measured.folder, tmp_path / "docs", {PAPER: [replace(measured.items["learning"], variant=True)]})
     page = (tmp_path / "docs" / "papers" / f"{PAPER}.md").read_text()
     assert "*A variant*: not the paper's set-up" in section(page, "learning")
-    assert "| Skew costs accuracy | section 1 | yes (learning, a variant) |" in page
+    assert "| Skew costs accuracy | section 1 | yes (variant learning) |" in page
     counted = next(line for line in (tmp_path / "docs" / "papers" / "index.md").read_text().splitlines() if line.startswith("| [zhao2018]"))
     assert {cell.strip() for cell in counted.split("|")[2:-1]} == {"0"}
 

@@ -116,7 +116,7 @@ def _claims(mine: Sequence[ItemSummary]) -> str:
     for s in mine:
         for claim, decision in s.claims:
             names = found.setdefault((claim.says.rstrip("."), claim.where), {}).setdefault(HOLDS.get(decision, decision), [])
-            names.append(f"{s.item.name}, a variant" if s.item.variant else s.item.name)
+            names.append(f"variant {s.item.name}" if s.item.variant else s.item.name)
     if not found:
         return "No claim of it is checked."
     lines = [f"| {_cell(says)} | {_cell(where)} | {_decisions(by)} |" for (says, where), by in found.items()]
