@@ -29,10 +29,11 @@ def rates(recipes):
 
 @pytest.fixture(scope="module")
 def data():
-    """1,000 images in the shape of CIFAR-10."""
-    y = torch.arange(1000) % 10
-    x = torch.randint(0, 255, (1000, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
-    return Dataset("cifar10", Examples(x, y), Examples(x[:50], y[:50]), tuple("0123456789"))
+    """1,000 images in the shape of CIFAR-10: of each class a pattern of 4x4 squares, in noise."""
+    y, random = torch.arange(1000) % 10, torch.Generator().manual_seed(0)
+    patterns = 150 * torch.randint(0, 2, (10, 3, 4, 4), generator=random).repeat_interleave(8, 2).repeat_interleave(8, 3)
+    x = (patterns[y] + torch.randint(0, 100, (1000, 3, 32, 32), generator=random)).to(torch.uint8)
+    return Dataset("cifar10", Examples(x, y), Examples(x[:200], y[:200]), tuple("0123456789"))
 
 
 def test_every_figure_is_there():
@@ -46,7 +47,7 @@ def test_printed_numbers():
     """Copied from the abstract and section 4.2 by hand."""
     numbers = {name: {of: number.value for of, number in printed(item).items()} for name, item in ITEMS.items() if printed(item)}
     assert numbers == {"abstract": {"FedAvg": 30.1, "FedAvgM": 76.9}, "figure3": {"centralised": 86.0},
-                       "figure5-c0.05-e1": {"FedAvg, alpha=0": 35, "FedAvgM, alpha=0": 75}}
+                       "figure5-c0.05-e1": {"FedAvg, alpha=0": 35}}  # "above 75%" is a claim
     assert all(number.about for number in printed(QUOTED).values())
     assert not any(number.about for number in printed(ITEMS["abstract"]).values())
 
@@ -150,9 +151,9 @@ def test_recipes_build_and_can_be_written_down(data):
 def test_a_reduced_run_trains(name, data):
     first, *others = (QUOTED.quick(recipe) for recipe in row(QUOTED, name).recipes)
     assert all(other == first for other in others)  # the grid becomes one run
-    records = run(first.replace(rounds=3), data=data).records
-    assert "accuracy" in records[-1]
-    assert records[-1]["train_loss"] != records[0]["train_loss"]
+    short = first.replace(rounds=60, evaluate_every=60)
+    assert run(short, data=data).accuracy > 0.4  # 0.7 and 0.9; chance is 0.1
+    assert run(short.with_setting("sgd.lr", 0.0), data=data).accuracy < 0.2  # so that the line above can fail
 
 
 def test_reduced_rows_are_rows():

@@ -160,6 +160,10 @@ def test_claims_can_fail(item, number, changed):
     assert ITEMS[item].claims[number].holds(numbers) is False
 
 
+def test_what_is_not_the_papers_set_up_is_a_variant():
+    assert [item.name for item in ITEMS.values() if item.variant] == ["clipped", "related"]
+
+
 def test_claims_about_grid_and_conflicts():
     best = "server data 5% + beta 0.9 + adjustable rate"
     grid = {row.name: 80.0 for row in ITEMS["grid"].rows} | {best: 85.7}

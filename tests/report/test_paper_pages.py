@@ -16,6 +16,7 @@ from askew.reproduce.papers import PAPERS
 from askew.reproduce.run import reproduce
 from askew.reproduce.store import Results
 from askew.reproduce.summary import summarise
+from askew.reproduce.verdict import rules
 
 if TYPE_CHECKING:
     from conftest import Measured
@@ -64,8 +65,36 @@ def test_a_claim_about_a_run_that_diverged_stays_open(measured: Measured, tmp_pa
     (tmp_path / "docs").mkdir()
     write_pages(tmp_path / "results", tmp_path / "docs", {PAPER: [wild]})
     page = (tmp_path / "docs" / "papers" / f"{PAPER}.md").read_text()
-    assert "| Skew costs accuracy | section 1 | open: runs diverged (wild) |" in page
+    assert "| Skew costs accuracy | section 1 | open: runs diverged or ended at chance (wild) |" in page
     assert "| one class each | 1 diverged |" in page
+
+
+@pytest.mark.usefixtures("printed_numbers")
+def test_a_variant_is_called_so_and_not_counted(measured: Measured, tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    write_pages(measured.folder, tmp_path / "docs", {PAPER: [replace(measured.items["learning"], variant=True)]})
+    page = (tmp_path / "docs" / "papers" / f"{PAPER}.md").read_text()
+    assert "*A variant*: not the paper's set-up" in section(page, "learning")
+    assert "| Skew costs accuracy | section 1 | yes (variant learning) |" in page
+    counted = next(line for line in (tmp_path / "docs" / "papers" / "index.md").read_text().splitlines() if line.startswith("| [zhao2018]"))
+    assert {cell.strip() for cell in counted.split("|")[2:-1]} == {"0"}
+
+
+@pytest.mark.usefixtures("printed_numbers")
+def test_a_run_at_chance_is_called_so(measured: Measured, tmp_path: Path) -> None:
+    learning = measured.items["learning"]
+    still = replace(learning, name="still", rows=(replace(learning.rows[0], recipes=tuple(
+        recipe.with_setting("sgd.lr", 0.0).replace(rounds=1) for recipe in learning.rows[0].recipes)),), claims=())
+    reproduce([still], Results(tmp_path / "results", "full"), seeds=1, work=tmp_path / "work", engine="sequential")
+    (tmp_path / "docs").mkdir()
+    write_pages(tmp_path / "results", tmp_path / "docs", {PAPER: [still]})
+    text = section((tmp_path / "docs" / "papers" / f"{PAPER}.md").read_text(), "still")
+    assert "(at chance) | 1 |" in text
+
+
+def test_the_index_states_the_rules(docs: Path, page: str) -> None:
+    assert f"## Rules\n\n{rules()}\n" in (docs / "papers" / "index.md").read_text()
+    assert "[one paragraph of rules](index.md#rules)" in page
 
 
 def test_many_rows_without_a_number_are_only_counted(measured: Measured, tmp_path: Path) -> None:
@@ -85,7 +114,8 @@ def test_many_rows_without_a_number_are_only_counted(measured: Measured, tmp_pat
 def test_numbers_stand_beside_the_papers(measured: Measured, page: str) -> None:
     rows = summarise(measured.items["learning"], measured.results).rows
     ours = rows[0].ours
-    assert f"| all alike | 95 ± 0.5 | {ours.mean:.1f} ± {ours.spread:.1f} | 2 | {rows[0].verdict} |" in section(page, "learning")
+    cells = f"{ours.mean:.2f} ± {ours.spread:.2f} | 2 | {ours.noise:.2f} | {rows[0].verdict}"
+    assert f"| all alike | 95 ± 0.5 | {cells} |" in section(page, "learning")
     assert "verdict" not in section(page, "lengths")  # nothing printed, nothing to compare
 
 
@@ -150,9 +180,9 @@ def test_readme_block_is_replaced_and_nothing_else(measured: Measured, tmp_path:
     assert text.endswith(f"|\n{END}\nafter\n")
     assert "\nold\n" not in text
     row = next(line for line in text.splitlines() if line.startswith("| [zhao2018](docs/papers/zhao2018.md) |"))
-    printed, claims = row.split("|")[2:7], row.split("|")[7:11]
+    printed, claims = row.split("|")[2:8], row.split("|")[8:13]
     assert int(printed[0]) == sum(map(int, printed[1:])) == 2
-    assert [int(cell) for cell in claims] == [3, 1, 1, 1]
+    assert [int(cell) for cell in claims] == [3, 1, 1, 0, 1]
 
 
 def test_a_block_without_end_is_refused() -> None:

@@ -28,6 +28,7 @@ from askew.reproduce.summary import ItemSummary, RowSummary, counts, summarise
 
 app = typer.Typer()
 QUICK = "quick: a reduced version, whose numbers are not the paper's"
+VARIANT = "a variant: not the paper's set-up, and not counted among its numbers and claims"
 
 
 @app.command()
@@ -145,16 +146,17 @@ def _show_item(summary: ItemSummary) -> None:
     page.print(f"[bold]{escape(summary.item.address)}[/bold]  {escape(summary.item.title)}", soft_wrap=True)
     if summary.scale == "quick":
         page.print(QUICK, style="yellow")
+    if summary.item.variant:
+        page.print(VARIANT, style="yellow")
     table = Table(box=None, header_style="bold")
     for name in ("", "paper", "ours", "n", "verdict"):
         table.add_column(name, justify="left" if name in ("", "verdict") else "right")
     for row in summary.rows:
         table.add_row(escape(row.name), _paper(row), _ours(row), str(row.ours.n or ""), row.verdict or "")
     page.print(table)
-    for claim, holds in summary.claims:
-        word = {True: "holds", False: "fails", None: "not measured"}[holds]
+    for claim, decision in summary.claims:
         if summary.scale == "full":
-            page.print(f"{word}: {claim.says} ({claim.where})", markup=False, soft_wrap=True)
+            page.print(f"{decision}: {claim.says} ({claim.where})", markup=False, soft_wrap=True)
     page.print(f"{summary.runs_done} of {len(summary.needs)} runs done\n")
 
 

@@ -19,8 +19,13 @@ Accuracies = Sequence[Sequence[float]]  # evaluation -> accuracy of each archety
 
 def archetype_accuracy(columns: Columns, archetype: int) -> float | None:
     """An archetype's mean accuracy over the last ten evaluations."""
-    values = [row[archetype] for row in _by_archetype(columns)[-LAST:] if archetype < len(row)]
+    values = accuracies_of(columns, archetype)[-LAST:]
     return sum(values) / len(values) if values else None
+
+
+def accuracies_of(columns: Columns, archetype: int) -> list[float]:
+    """An archetype's accuracy at each evaluation."""
+    return [row[archetype] for row in _by_archetype(columns) if archetype < len(row)]
 
 
 def changes(columns: Columns) -> list[float]:
@@ -102,7 +107,8 @@ def _mean_distance(a: Sequence[float], b: Sequence[float]) -> float:
 
 
 MEASURES |= {
-    **{f"archetype {k}": Measure(partial(archetype_accuracy, archetype=k)) for k in range(MOST_ARCHETYPES)},
+    **{f"archetype {k}": Measure(partial(archetype_accuracy, archetype=k), accuracies=partial(accuracies_of, archetype=k), averaged=True)
+       for k in range(MOST_ARCHETYPES)},
     "change_last_10": Measure(change_last_10, lower_is_better=True),
     "rounds_until_archetypes_settle": Measure(rounds_until_archetypes_settle, "rounds", lower_is_better=True),
     "saving": Measure(saving, ""),

@@ -55,22 +55,36 @@ class Plot:
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement of the paper about an item, and how our values decide it.
+    """A statement of the paper about an item, as inequalities between our values.
 
     Args:
         says: the statement, in one sentence.
         where: its place in the paper.
-        check: the decision, from the value of each row; it may ask for rows that are not measured.
+        margins: values of the rows -> by how much each inequality is met, negative where it is missed; "a is above b" is
+            `v["a"] - v["b"]`. It may ask for rows that are not measured. A margin tells a narrow decision from a clear
+            one, which a truth value does not.
     """
 
     says: str
     where: str
-    check: Callable[[Mapping[str, float]], bool]
+    margins: Callable[[Mapping[str, float]], float | Sequence[float]]
+
+    def met_by(self, values: Mapping[str, float]) -> tuple[float, ...]:
+        """The margins as a tuple.
+
+        Raises:
+            KeyError: with the name of a row that has no value.
+        """
+        margins = self.margins(values)
+        listed = tuple(margins) if isinstance(margins, Sequence) else (margins,)
+        if not listed or any(isinstance(margin, bool) for margin in listed):
+            raise TypeError(f"claim {self.says!r}: margins are differences, such as v['a'] - v['b'], not truth values; got {margins!r}")
+        return listed
 
     def holds(self, values: Mapping[str, float]) -> bool | None:
-        """Whether it does, by the rows that have been measured; None where they are too few to tell."""
+        """Whether all inequalities are met, whatever the noise; None where a row is missing."""
         try:
-            return self.check(values)
+            return all(margin > 0 for margin in self.met_by(values))
         except KeyError:
             return None
 
@@ -89,6 +103,9 @@ class Item:
         plot: how it is drawn, if it is a figure.
         claims: what the paper says about it.
         notes: departures, and what was done where the paper is silent.
+        seeds: repeats that the paper itself averages over.
+        variant: whether the set-up is knowingly another than the paper's. The paper's numbers stand beside it for
+            orientation; it counts neither for its numbers nor for its claims.
     """
 
     paper: str
@@ -100,7 +117,8 @@ class Item:
     plot: Plot | None = None
     claims: Sequence[Claim] = ()
     notes: str = ""
-    seeds: int = field(default=1, kw_only=True)  # repeats that the paper itself averages over
+    seeds: int = field(default=1, kw_only=True)
+    variant: bool = field(default=False, kw_only=True)
 
     @property
     def address(self) -> str:

@@ -6,8 +6,10 @@ the records, come out in percent.
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from askew.core.errors import AskewError
@@ -26,15 +28,28 @@ class Measure:
         of: columns -> the number, None where the run has none.
         unit: "%" for accuracies, whose fractions are multiplied by 100.
         lower_is_better: which of several tuned recipes counts as the best.
+        accuracies: columns -> the accuracy at each evaluation, where the number is an accuracy.
+        averaged: whether the number is the mean of the last of them.
     """
 
     of: Callable[[Columns], float | None]
     unit: str = "%"
     lower_is_better: bool = False
+    accuracies: Callable[[Columns], Sequence[float]] | None = None
+    averaged: bool = False
 
     def __call__(self, columns: Columns) -> float | None:
         value = self.of(columns)
         return None if value is None else value * 100 if self.unit == "%" else value
+
+    def swing(self, columns: Columns) -> float:
+        """How far the number would be off had the run ended a little sooner: the deviation of its last ten evaluations, in points.
+
+        Of a mean over these it is their standard error; 0 for numbers that are not accuracies.
+        """
+        last = [] if self.accuracies is None else list(self.accuracies(columns))[-LAST:]
+        deviation = 100 * statistics.stdev(last) if len(last) > 1 else 0.0
+        return deviation / len(last) ** 0.5 if self.averaged and last else deviation
 
 
 def known(columns: Columns, key: str) -> list[float]:
@@ -73,10 +88,11 @@ def rounds_to_converge(columns: Columns) -> float | None:
     return float(seen[at][0] if at < len(seen) - LAST else seen[-1][0])
 
 
+_ACCURACIES = partial(known, key="accuracy")
 MEASURES: dict[str, Measure] = {
-    "final_accuracy": Measure(final_accuracy),
-    "best_accuracy": Measure(best_accuracy),
-    "mean_last_10": Measure(mean_last_10),
+    "final_accuracy": Measure(final_accuracy, accuracies=_ACCURACIES),
+    "best_accuracy": Measure(best_accuracy, accuracies=_ACCURACIES),
+    "mean_last_10": Measure(mean_last_10, accuracies=_ACCURACIES, averaged=True),
     "rounds_to_converge": Measure(rounds_to_converge, "rounds", lower_is_better=True),
 }
 
@@ -111,4 +127,6 @@ def measure(name: str) -> Measure:
     how, _, key = name.partition(" ")
     if how not in OF_KEY or not key:
         raise AskewError(f"unknown measure {name!r}; {suggest(name, [*MEASURES, *(f'{how} KEY' for how in OF_KEY)])}")
-    return Measure(lambda columns: OF_KEY[how](known(columns, key)), "%" if "accuracy" in key else "")
+    values = partial(known, key=key)
+    is_accuracy = "accuracy" in key
+    return Measure(lambda columns: OF_KEY[how](values(columns)), "%" if is_accuracy else "", accuracies=values if is_accuracy else None)

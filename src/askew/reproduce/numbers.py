@@ -9,6 +9,8 @@ One table an item:
     "IID, B 10" = 98.69
     "non-IID(1), B 10" = {value = 92.17, spread = 0.4}
     "as the text says" = {value = 35, about = true}
+    "until it converges" = {value = 50, unit = "rounds"}
+    "table 3's number, rounded" = {value = 44, about = true, again = true}
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from askew.reproduce.item import Item
 
 FOLDER = Path(__file__).parents[1] / "recipes" / "numbers"
 KEYS = {"where", "unit", "rows"}
+ROW_KEYS = {"value", "spread", "about", "unit", "again"}
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,8 @@ class Printed:
         spread: its standard deviation, where the paper gives one.
         about: whether it is an approximate reading of the text ("about 35%").
         where: its place in the paper.
-        unit: "%" for accuracies, else what the measure counts.
+        unit: "%" for accuracies, else what the measure counts; of the row, or of the whole table.
+        again: whether the paper has it from another of its items; it is shown, but counted there.
     """
 
     value: float
@@ -44,6 +48,7 @@ class Printed:
     about: bool = False
     where: str = ""
     unit: str = "%"
+    again: bool = False
 
 
 def printed(item: Item) -> dict[str, Printed]:
@@ -67,8 +72,8 @@ def printed(item: Item) -> dict[str, Printed]:
 
 def _read(place: str, value: Any, table: Mapping[str, Any]) -> Printed:
     given = value if isinstance(value, dict) else {"value": value}
-    if not isinstance(given.get("value"), number_types.Real) or set(given) - {"value", "spread", "about"}:
-        raise AskewError(f"{place}: write a number or {{value = ..., spread = ..., about = true}}, not {value!r}")
+    if not isinstance(given.get("value"), number_types.Real) or set(given) - ROW_KEYS:
+        raise AskewError(f"{place}: write a number or {{value = ..., spread = ..., about = true, unit = ..., again = true}}, not {value!r}")
     spread = given.get("spread")
     return Printed(float(given["value"]), None if spread is None else float(spread), bool(given.get("about", False)),
-                   str(table.get("where", "")), str(table.get("unit", "%")))
+                   str(table.get("where", "")), str(given.get("unit", table.get("unit", "%"))), bool(given.get("again", False)))

@@ -7,15 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from askew.reproduce.decision import Decision, decide
 from askew.reproduce.item import Claim, Item
 from askew.reproduce.measures import measure
 from askew.reproduce.numbers import Printed, printed
 from askew.reproduce.plan import Need, at_scale, needs
 from askew.reproduce.store import Results, fingerprint
 from askew.reproduce.values import Value, value_of
-from askew.reproduce.verdict import VERDICTS, Verdict, verdicts
+from askew.reproduce.verdict import VERDICTS, Verdict, kind, verdicts
 
 Status = Literal["measured", "partial", "not run"]
+CLAIMS = {"holds": "hold", "fails": "fail", "open": "open", "not measured": "not measured"}  # a decision's first word -> how many
+HOLDS = {"holds": True, "fails": False}  # every other decision leaves it open
 
 
 @dataclass(frozen=True)
@@ -35,8 +38,8 @@ class ItemSummary:
 
     Args:
         item: at the scale of the results (quick: with reduced recipes and the rows of that version).
-        claims: each with whether it holds; None where too little is measured, and always None at the quick scale,
-            whose numbers are not the paper's.
+        claims: each with what our values say about it; always "not measured" at the quick scale, whose numbers are not
+            the paper's.
         needs: the runs that it takes.
     """
 
@@ -44,7 +47,7 @@ class ItemSummary:
     scale: str
     status: Status
     rows: tuple[RowSummary, ...]
-    claims: tuple[tuple[Claim, bool | None], ...]
+    claims: tuple[tuple[Claim, Decision], ...]
     needs: tuple[Need, ...]
 
     @property
@@ -59,12 +62,14 @@ class ItemSummary:
     def as_mapping(self, estimated_s: float | None = None) -> dict[str, Any]:
         """One entry of `askew reproduce --json`; numbers in the unit of the row."""
         return {
-            "paper": self.item.paper, "item": self.item.name, "title": self.item.title, "scale": self.scale, "status": self.status,
+            "paper": self.item.paper, "item": self.item.name, "title": self.item.title, "variant": self.item.variant,
+            "scale": self.scale, "status": self.status,
             "rows": [{"name": row.name, "unit": row.unit, "paper": row.paper and row.paper.value,
                       "paper_spread": row.paper and row.paper.spread, "about": bool(row.paper and row.paper.about),
-                      "ours": row.ours.mean, "spread": row.ours.spread, "n": row.ours.n, "diverged": row.ours.diverged,
-                      "verdict": row.verdict} for row in self.rows],
-            "claims": [{"says": claim.says, "where": claim.where, "holds": holds} for claim, holds in self.claims],
+                      "ours": row.ours.mean, "spread": row.ours.spread, "noise": row.ours.noise, "n": row.ours.n,
+                      "diverged": row.ours.diverged, "verdict": row.verdict} for row in self.rows],
+            "claims": [{"says": claim.says, "where": claim.where, "holds": HOLDS.get(decision), "decision": decision}
+                       for claim, decision in self.claims],
             "runs": len(self.needs), "done": self.runs_done, "images": self.images, "estimated_s": estimated_s,
         }
 
@@ -78,11 +83,10 @@ def summarise(item: Item, results: Results, seeds: int | None = None) -> ItemSum
     scaled = at_scale(item, results.scale)
     values = {row.name: value_of(row, results, item.paper) for row in scaled.rows}
     papers = printed(item)
-    judged = verdicts(values, papers, results.scale)
+    judged = verdicts(values, papers, {row.name: kind(row) for row in scaled.rows}, results.scale)
     rows = tuple(RowSummary(row.name, papers[row.name].unit if row.name in papers else measure(row.measure).unit,
                             papers.get(row.name), values[row.name], judged[row.name]) for row in scaled.rows)
-    ours = {name: value.mean for name, value in values.items() if value.mean is not None}
-    claims = tuple((claim, claim.holds(ours) if results.scale == "full" else None) for claim in item.claims)
+    claims = tuple((claim, decide(claim, values) if results.scale == "full" else "not measured") for claim in item.claims)
     wanted = tuple(needs([item], results, seeds))
     return ItemSummary(scaled, results.scale, _status(scaled, values, wanted), rows, claims, wanted)
 
@@ -91,23 +95,25 @@ def counts(summaries: Sequence[ItemSummary]) -> dict[str, dict[str, int]]:
     """How many of the papers' numbers and claims came out how.
 
     Returns:
-        {"numbers": {"within", "ordering holds", "differs", "not measured"}, "claims": {"hold", "fail", "not measured"}};
-        rows for which the paper prints no number do not count, and a number that stands in a table and again in a figure
-        counts once.
+        {"numbers": {"within", "ordering holds", "open", "differs", "not measured"}, "claims": {"hold", "fail", "open", "not
+        measured"}}. Rows for which the paper prints no number do not count, and a number that stands in several tables
+        and figures counts once, where it stands first. Variants, whose set-up is not the paper's, do not count at all.
     """
     found: Counter[str] = Counter()
+    decided: Counter[str] = Counter()
     seen: set[Any] = set()
     for summary in summaries:
+        if summary.item.variant:
+            continue
+        decided.update(CLAIMS[decision.partition(":")[0]] for _, decision in summary.claims)
         for row, shown in zip(summary.item.rows, summary.rows, strict=True):
             what = shown.paper and (summary.item.paper, shown.paper.value, row.measure,
                                     *map(fingerprint, row.recipes), None, *map(fingerprint, row.less_than))
-            if what and what not in seen:
+            if shown.paper and not shown.paper.again and what not in seen:
                 seen.add(what)
                 found[shown.verdict or "not measured"] += 1
-    words = {True: "hold", False: "fail", None: "not measured"}
-    decided = Counter(words[holds] for summary in summaries for _, holds in summary.claims)
     return {"numbers": {name: found[name] for name in (*VERDICTS, "not measured")},
-            "claims": {name: decided[name] for name in words.values()}}
+            "claims": {name: decided[name] for name in CLAIMS.values()}}
 
 
 def _status(item: Item, values: Mapping[str, Value], wanted: Sequence[Need]) -> Status:
