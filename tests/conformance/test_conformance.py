@@ -28,7 +28,8 @@ PIECES = {
         "sgd": ["sgd(lr=0.1)", "sgd(lr=0.1, momentum=0.9, weight_decay=0.01, lr_decay=0.9, lr_drops=[1, 2])",
                 "sgd(lr=0.1, momentum=0.9, nesterov=True)"],
     },
-    "upload": {"quantize": ["quantize(bits=4)", "quantize(bits=4, what='update')", "quantize(bits=32)"]},
+    "upload": {"quantize": ["quantize(bits=4)", "quantize(bits=4, what='update')", "quantize(bits=32)"],
+               "quantize_at_random": ["quantize_at_random(bits=4)", "quantize_at_random(bits=32)"]},
     "server": {
         "evaluate_average": ["evaluate_average()"],
         "mask_by_sign_agreement": ["mask_by_sign_agreement(theta=2.0)",

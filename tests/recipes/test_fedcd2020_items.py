@@ -11,11 +11,11 @@ import askew
 from askew.core.dataset import Source
 from askew.core.recipe import Recipe
 from askew.partition import draw
-from askew.recipes.fedcd2020 import BASE, HYPERGEOMETRIC, items, quick
+from askew.recipes.fedcd2020 import BASE, HYPERGEOMETRIC, NEAREST, items, quick
 from askew.reproduce.item import Item
 from askew.reproduce.measures import measure
 from askew.reproduce.numbers import printed
-from askew.reproduce.plan import needs, recipes_of
+from askew.reproduce.plan import at_scale, needs, recipes_of
 from askew.reproduce.store import Results, columns, fingerprint
 
 ITEMS = {item.name: item for item in items()}
@@ -53,15 +53,44 @@ def test_numbers_of_table_1() -> None:
     assert set(found) == {row.name for row in ITEMS["table1"].rows}
 
 
+def chains(recipe: Recipe) -> tuple[list[str], list[str]]:
+    return [str(spec) for spec in recipe.upload], [str(spec) for spec in recipe.server]
+
+
 def test_fedavg_differs_from_fedcd_in_the_pool_alone() -> None:
     for item in ("figure1", "figure2", "figure4"):
         assert differing(row(item, "FedCD"), row(item, "FedAvg")) == {"name", "pool", "server"}
-    assert [str(spec) for spec in row("figure1", "FedCD").server] == ["mean(weights='score')", "quantize(bits=8)"]
-    assert [str(spec) for spec in row("figure1", "FedAvg").server] == ["mean()", "quantize(bits=8)"]
+    for item in ("figure1", "figure4", "figure5"):
+        assert differing(row(item, "FedCD" + NEAREST), row(item, "FedAvg" + NEAREST)) == {"name", "pool", "server"}
+
+
+def test_the_papers_rows_have_the_notebooks_quantiser_and_the_variants_say_so() -> None:
+    assert chains(row("figure1", "FedCD")) == (["quantize_at_random(bits=8)"], ["mean(weights='score')"])
+    assert chains(row("figure1", "FedAvg")) == (["quantize_at_random(bits=8)"], ["mean()"])
+    assert chains(row("figure1", "FedAvg" + NEAREST)) == (["quantize(bits=8)"], ["mean()", "quantize(bits=8)"])
+    for item in ITEMS.values():
+        for entry in item.rows:
+            rounded = {spec.name for recipe in entry.recipes for spec in (*recipe.upload, *recipe.server) if spec.name.startswith("quant")
+                       if spec.args["bits"] < 32}
+            assert rounded <= {"quantize" if entry.name.endswith(NEAREST) else "quantize_at_random"}, (item.name, entry.name)
 
 
 def test_levels_of_quantisation_differ_in_nothing_else() -> None:
+    assert differing(row("figure6", "8 bits"), row("figure6", "4 bits")) == {"upload"}
     assert differing(row("figure6", "4 bits"), row("figure6", "32 bits")) == {"upload", "server"}
+    assert chains(row("figure6", "32 bits")) == (["quantize(bits=32)"], ["mean(weights='score')", "quantize(bits=32)"])
+    assert differing(row("figure6", "4 bits"), row("figure6", "4 bits" + NEAREST)) == {"upload", "server"}
+
+
+def test_every_stored_run_belongs_to_a_row() -> None:
+    """A recipe whose text changes would leave its results behind, unseen."""
+    stored = Results(Path(__file__).parents[2] / "results").of_paper("fedcd2020")
+    assert stored
+    shown = {fingerprint(recipe): row.name for item in ITEMS.values() for row in item.rows for recipe in row.recipes}
+    assert set(stored) <= set(shown)
+    for mark, runs in stored.items():
+        for run in runs.values():
+            assert fingerprint(Recipe.from_toml(run.recipe)) == mark, shown[mark]
 
 
 def test_items_share_runs() -> None:
@@ -108,8 +137,9 @@ def test_quick_keeps_what_is_compared() -> None:
     assert differing(fedcd, fedavg) == {"name", "pool", "server"}
     assert fedcd.pool.args["milestones"][-1] < fedcd.rounds
     assert quick(row("figure2", "FedAvg")) == fedavg
-    names = [fingerprint(quick(recipe)) for item in ITEMS.values() for recipe in recipes_of(item)]
-    assert len(set(names)) == 8
+    names = [fingerprint(recipe) for item in ITEMS.values() for recipe in recipes_of(at_scale(item, "quick"))]
+    assert len(set(names)) == 10
+    assert not any(row.name.endswith(NEAREST) for name in ("figure1", "figure4", "figure5") for row in at_scale(ITEMS[name], "quick").rows)
     assert quick(row("figure6", "4 bits")) != quick(row("figure6", "8 bits"))
 
 
@@ -142,5 +172,5 @@ def test_fedcd_beats_fedavg_on_digits() -> None:
 
 def test_cost_is_known_without_data() -> None:
     wanted = needs([ITEMS["figure1"]], Results(Path("nowhere")))
-    assert len(wanted) == 6
+    assert len(wanted) == 12  # two methods, each with two quantisers, three seeds
     assert {need.images_left for need in wanted} == {50 * 15 * 3 * 5_000}

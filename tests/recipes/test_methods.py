@@ -39,7 +39,8 @@ def texts(specs):
     (sign_agreement(), ["mean()", "mask_by_sign_agreement(theta=2.0)"]),
     (server_training(), ["mean()", "train_on_server(epochs=1)"]),
     (ozdayi_combination(), ["mean()", "mask_by_sign_agreement(theta=2.0)", "momentum(beta=0.9)", "train_on_server()"]),
-    (fedcd(), ["mean(weights='score')", "quantize(bits=8)"]),
+    (fedcd(), ["mean(weights='score')"]),
+    (fedcd(rounding="nearest"), ["mean(weights='score')", "quantize(bits=8)"]),
 ], ids=lambda value: value.name if isinstance(value, askew.Recipe) else "")
 def test_server_chains_read_as_the_papers_do(recipe, server):
     assert texts(recipe.server) == server
@@ -60,7 +61,8 @@ def test_methods_that_change_more_than_chains():
     assert str(data_sharing(warm_up_until=0.0).start) == "random()"
     clones = fedcd(milestones=[2], bits=4)
     assert str(clones.pool) == "clone_and_delete(milestones=[2])"
-    assert texts(clones.upload) == ["quantize(bits=4)"]
+    assert texts(clones.upload) == ["quantize_at_random(bits=4)"]
+    assert texts(fedcd(bits=4, rounding="nearest").upload) == ["quantize(bits=4)"]
     assert clones.validation == 0.2
     assert fedcd(askew.Recipe(population="hierarchical()")).validation == 0.0  # its devices have validation data
     assert fedcd(askew.Recipe(validation=0.1)).validation == 0.1

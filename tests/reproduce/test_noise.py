@@ -80,7 +80,7 @@ def test_stored_accuracies_spread_about_as_the_test_set_allows():
     ratios = [100 * m["test_accuracy_std"] / noise.of_test_set(measure("final_accuracy"), digits, 100 * m["test_accuracy_mean"])
               for m in methods]
     assert len(ratios) == 13
-    assert (min(ratios), statistics.median(ratios), max(ratios)) == pytest.approx((0.26, 0.65, 1.44), abs=0.01)
+    assert (min(ratios), statistics.median(ratios), max(ratios)) == pytest.approx((0.26, 0.69, 1.99), abs=0.01)
     assert {len(m["accuracies"]) for m in methods} == {3}
 
 

@@ -5,6 +5,7 @@ from askew.client.add_proximal import add_proximal
 from askew.client.clip_gradient import clip_gradient
 from askew.client.project_to_ball import project_to_ball
 from askew.client.quantize import quantize
+from askew.client.quantize_at_random import quantize_at_random
 from askew.client.sgd import sgd
 
-__all__ = ["add_gradient_noise", "add_proximal", "clip_gradient", "project_to_ball", "quantize", "sgd"]
+__all__ = ["add_gradient_noise", "add_proximal", "clip_gradient", "project_to_ball", "quantize", "quantize_at_random", "sgd"]

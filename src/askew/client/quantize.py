@@ -1,7 +1,8 @@
-"""Quantised models: what travels and is stored has few bits a weight.
+"""Quantised models: what travels and is stored has few bits per weight.
 
 References:
-    fedcd2020, section 3.4; the authors' notebook: 8 bits, per tensor, symmetric, after local training.
+    fedcd2020, sections 2 and 3.4: models are compressed on devices and at the server. It does not print how; its authors'
+    notebook rounds at random, on devices only: `quantize_at_random`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ def quantize(bits: int = 8, what: Literal["model", "update"] = "model") -> Trans
 
         step = max|w| / (2^(bits - 1) - 1),   w <- step * round(w / step)
 
-    The error of a weight is at most half a step. In a client's upload the trained model is quantised before it is
+    The error of a weight is at most half a step, and the same in every round: what is trained in a round and is less than
+    half a step is rounded away again. In a client's upload the trained model is quantised before it is
     sent; in the server chain the new global model is, before it is stored and sent out.
 
     Args:
@@ -52,7 +54,7 @@ def quantize(bits: int = 8, what: Literal["model", "update"] = "model") -> Trans
         return sum((v.numel() * bits + 7) // 8 + 4 for v in model.values())  # 4: the tensor's step as a float
 
     def check(plan: Plan) -> None:
-        behind = [name for name in plan.after if name not in ("evaluate_average", "quantize")]
+        behind = [name for name in plan.after if name not in ("evaluate_average", "quantize", "quantize_at_random")]
         if behind:
             raise AskewError(f"quantize must come last: what {behind[0]} adds behind it would not be on its grid")
 

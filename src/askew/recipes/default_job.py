@@ -19,7 +19,9 @@ SKEWS = {"all clients alike": "iid(clients=10)",
          "two classes a client": "shards(clients=10, shards_per_client=2, distinct=true)",
          "one class a client": ONE_CLASS}
 # All methods; arguments stand here where the best ones found differ from the methods' defaults. Three need examples at
-# the server, 5% of the training set each. No ball helped: of the projections this is one that does not bind.
+# the server, 5% of the training set each. No ball helped: of the projections this is one that does not bind. FedCD's
+# milestones were chosen with models rounded to nearest; rounded at random, its default [5, 15, 25, 30] does as well within
+# the spread (97.9 ± 2.3 against 97.7 ± 0.4 of the held-out images).
 METHODS = ("centralised", "fedavg", "fedavgm", "server_momentum(beta=0.9)", "fedprox(mu=0.001)", "norm_norm", "fednnnn",
            "projected(radius=8.0, noise=0.0001)", "sign_agreement", "server_training", "ozdayi_combination",
            "data_sharing(hold_out=0.05, alpha=1.0)", "fedcd(milestones=[5, 10, 15])")

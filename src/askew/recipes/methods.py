@@ -10,7 +10,7 @@ import dataclasses
 import inspect
 from typing import Any, Literal
 
-from askew.client import add_gradient_noise, add_proximal, project_to_ball, quantize
+from askew.client import add_gradient_noise, add_proximal, project_to_ball, quantize, quantize_at_random
 from askew.core.recipe import Recipe
 from askew.core.registry import Spec, find, piece
 from askew.core.transform import Transform
@@ -120,16 +120,29 @@ def data_sharing(base: Recipe | None = None, hold_out: float = 0.1, alpha: float
 
 
 @piece("method")
-def fedcd(base: Recipe | None = None, milestones: list[int] | None = None, bits: int = 8) -> Recipe:
+def fedcd(base: Recipe | None = None, milestones: list[int] | None = None, bits: int = 8,
+          rounding: Literal["random", "nearest"] = "random") -> Recipe:
     """Many global models: clone, score, delete (fedcd2020). Needs validation data on the devices; where the
-    population gives none, a fifth of each client's examples is kept for it."""
+    population gives none, a fifth of each client's examples is kept for it.
+
+    Args:
+        rounding: how models are quantised; "random": weights of layers, on devices only, as the authors' notebook does;
+            "nearest": all tensors, on devices and in each round at the server.
+    """
     recipe = _named(base, "fedcd")
     at = milestones if milestones is not None else [5, 15, 25, 30]
     own_validation = recipe.population.name in ("hierarchical", "hypergeometric")
     average = tuple("mean(weights='score')" if spec.name == "mean" else spec for spec in recipe.server)
-    return recipe.replace(pool=f"clone_and_delete(milestones={at})", server=(*average, quantize(bits)),
-                          upload=(*recipe.upload, quantize(bits)),
-                          validation=recipe.validation or (0.0 if own_validation else 0.2))
+    return quantised(recipe.replace(pool=f"clone_and_delete(milestones={at})", server=average,
+                                    validation=recipe.validation or (0.0 if own_validation else 0.2)), bits, rounding)
+
+
+def quantised(recipe: Recipe, bits: int = 8, rounding: Literal["random", "nearest"] = "random") -> Recipe:
+    """The recipe with models of few bits per weight, as `fedcd` has them."""
+    if rounding == "nearest":
+        return recipe.replace(upload=(*recipe.upload, quantize(bits)), server=(*recipe.server, quantize(bits)))
+    # Section 2 also compresses the server's models, at milestones; the notebook, which made the figures, does not.
+    return recipe.replace(upload=(*recipe.upload, quantize_at_random(bits)))
 
 
 def _then(recipe: Recipe, *pieces: Transform) -> tuple[Any, ...]:

@@ -4,7 +4,7 @@ With several seeds it is their standard error. One seed has no spread; what its 
 same run (the swing of its last ten evaluations), and in any case by what results with several seeds show:
 
 - Accuracies: over seeds they spread by about as much as a test set of that size allows, sqrt(p (1 - p) / n). In
-  `results/compare.json` (13 methods, 3 seeds, 360 test images) the spread is 0.26 to 1.44 times that, 0.65 in the median;
+  `results/compare.json` (13 methods, 3 seeds, 360 test images) the spread is 0.26 to 1.99 times that, 0.69 in the median;
   in zhao2018's table 2 (24 settings, 5 runs each) 0.07 to 1.94 times, 0.45 in the median. It is 0.1 points at 99% of
   10,000 images and 0.5 at 50%.
 - Other numbers: 11% of the value. In zhao2018's figure 4 (112 rows, 4 or 5 seeds) the spread is 4 to 23% of the mean
