@@ -78,7 +78,9 @@ def test_any_order_and_chunking_gives_the_same_statistics(clients, shuffler, chu
                              torch.tensor([clients[k][3] for k in mine], dtype=torch.float64), mine)
     parts[0].merge(parts[1])
     streamed = parts[0]
-    assert sorted(streamed.clients) == sorted(whole.clients)
+    assert streamed.clients == whole.clients
+    torch.testing.assert_close(streamed.weights, whole.weights, atol=0, rtol=1e-12)
+    assert streamed.lengths.tolist() == whole.lengths.tolist()
     for name in LIKE:
         torch.testing.assert_close(streamed.mean[name], whole.mean[name], atol=1e-6, rtol=1e-6)
         assert torch.equal(streamed.sign_sum[name], whole.sign_sum[name])

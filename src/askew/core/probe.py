@@ -50,7 +50,7 @@ class Round:
         before: the model the round began with.
         after: the model the next round begins with.
         cohort: statistics of the clients' updates.
-        clients: who trained it.
+        clients: who trained it, sorted: the order in which an engine finishes them shows nowhere.
     """
 
     number: int
