@@ -91,7 +91,8 @@ class Transform:
             the server), and every chain of a step or of the server has exactly one such piece; "raw" acts on the
             gradient and so stands before that piece; "update" stands behind it.
         needs: cohort statistics beyond mean and norms that the loop must gather: "signs".
-        weigh: (examples, score) -> weight of a client in the mean; set by the piece that averages.
+        weigh: (examples, score) -> weight of a client in the cohort's mean and norms; set by the piece that makes the
+            update at the server. Without it a client counts by its examples.
         payload: model -> bytes that one such model takes on the wire, where the piece changes that.
         check: raises `AskewError` with the reason where the piece makes no sense in a plan.
         random: whether `update` draws from `ctx.key`; without such a piece an engine need not make the keys.
