@@ -106,3 +106,23 @@ def test_what_compresses_the_model_stays_last_whatever_its_name(method):
     assert record["bytes_down"] == 4 * 7
     for v in simulation.models[0].model.params.values():
         assert torch.equal(2 * v, (2 * v).round())
+
+
+@registry.piece("server")
+def _evaluate_blank() -> Transform:
+    """A view of one's own: what is evaluated is a network of zeros."""
+    return Transform(lambda u, state, ctx: (u, state), view=lambda params, state: {name: 0 * v for name, v in params.items()})
+
+
+LONGER = BASE.replace(rounds=8, step=["sgd(lr=0.5)"])
+
+
+@pytest.mark.parametrize("recipe", [LONGER, fednnnn(LONGER), LONGER.replace(server=["mean()", "_evaluate_blank()"])],
+                         ids=["model", "average", "own view"])
+def test_devices_judge_the_model_that_is_evaluated(recipe):
+    """On its own federation the probe that `compare` adds agrees with the run's own numbers, whatever the method evaluates."""
+    probe = f"askew.simulate.judge:accuracy_on_devices_of(population='{BASE.population}')"
+    result = askew.run(recipe.replace(probes=[probe], judge="devices"))
+    for record in result.records:
+        assert record["federation_device_accuracy_mean"] == pytest.approx(record["accuracy"], abs=1e-12)
+    assert (result.accuracy < 0.2) == ("_evaluate_blank" in str(recipe.server))

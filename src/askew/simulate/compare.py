@@ -110,7 +110,7 @@ def _prepare(recipes: Mapping[str, Recipe], seed: int, device: str,
         except AskewError as error:
             raise AskewError(f"{label}: {error}") from None
     judge = _judge_for_all(tasks.values())
-    federation = next((task for task in tasks.values() if task.recipe.population.name != "pooled"), None)
+    federation = next((task for task in tasks.values() if task.num_clients > 1), None)
     majority = None
     if judge == "devices" and federation is not None:
         majority = majority_accuracy(federation.population, federation.data.test.y.cpu().numpy())
@@ -128,8 +128,7 @@ def _on_same_devices(recipe: Recipe, federation: Spec) -> Recipe:
     """With a probe, where the recipe's own clients are not exactly the federation's."""
     if recipe.population == federation and not recipe.hold_out:
         return recipe
-    of = "average" if any(spec.name == "evaluate_average" for spec in recipe.server) else "model"
-    probe = Spec("askew.simulate.judge:accuracy_on_devices_of", {"population": str(federation), "of": of})
+    probe = Spec("askew.simulate.judge:accuracy_on_devices_of", {"population": str(federation)})
     return recipe.replace(probes=(*recipe.probes, probe))
 
 
