@@ -44,6 +44,8 @@ class Context:
         cohort: statistics of the round's client updates; the server only.
         train: trains a model on the server's own examples, `train(params, epochs) -> params`; the server only,
             and only where the population keeps examples for it.
+        still: for each tensor, whether a piece before this one wants the model to stay as it is in this round (see
+            `Transform.still`); a piece that carries past updates on must not move it there.
     """
 
     params: Params
@@ -53,6 +55,7 @@ class Context:
     step: int | Tensor = 0
     cohort: Cohort | None = None
     train: Callable[[Params, int], Params] | None = None
+    still: Mapping[str, Tensor] | None = None
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,8 @@ class Transform:
             need no `vmap`.
         in_place: (model, update, context): adds to the model, in its memory, what `update` would return; for stateless pieces
             that can save the memory for it. A chain of one piece has it.
+        still: (update, context) -> for each tensor, whether the model is to stay as it is there in this round. An update of 0
+            does not say so: momentum goes on from it. The pieces behind read it as `ctx.still`.
         spec: how the piece was made, set by `@piece`.
         parts: the pieces of a chain.
     """
@@ -115,6 +120,7 @@ class Transform:
     random: bool = False
     elementwise: bool = False
     in_place: Callable[[Params, Params, Context], None] | None = None
+    still: Callable[[Params, Context], Mapping[str, Tensor]] | None = None
     spec: Spec | None = None
     parts: tuple[Transform, ...] = field(default=())
 
@@ -137,8 +143,11 @@ def chain(*transforms: Transform) -> Transform:
     def update(u: Params, state: State, ctx: Context) -> tuple[Params, State]:
         states = []
         for part, before in zip(parts, state, strict=True):
+            still = part.still(u, ctx) if part.still else None
             u, after = part.update(u, before, ctx)
             states.append(after)
+            if still is not None:
+                ctx = replace(ctx, still=still if ctx.still is None else {name: v | ctx.still[name] for name, v in still.items()})
         return u, tuple(states)
 
     def view(params: Params, state: State) -> Params:
