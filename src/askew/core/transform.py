@@ -134,6 +134,8 @@ def chain(*transforms: Transform) -> Transform:
 
     Example:
         >>> fedavgm = chain(mean(), momentum(0.9, nesterov=True))
+        >>> server_update(fedavgm, [(2,)])  # 2 + 0.9 * 2
+        tensor([3.8000])
     """
     parts = tuple(part for t in transforms for part in (t.parts or (t,)))
 

@@ -33,7 +33,7 @@ def table(path: str, label: str, client: str | None = None, features: list[str] 
         of their columns in order.
 
     Example:
-        >>> data = table("visits.csv", label="diagnosis", client="hospital")
+        data = table("visits.csv", label="diagnosis", client="hospital")
     """
     columns = _read_parquet(path) if Path(path).suffix.lower() in (".parquet", ".pq") else _read_csv(path)
     for wanted in [label, *([client] if client is not None else []), *(features or [])]:

@@ -32,6 +32,9 @@ def momentum(beta: float = 0.9, nesterov: bool = False) -> Transform:
 
     Example:
         beta 0.5, updates 1, 1: plain gives 1, then 1.5; Nesterov gives 1.5, then 1 + 0.5 * 1.5 = 1.75.
+
+        >>> server_update(momentum(0.5), [(1,)], [(1,)]), server_update(momentum(0.5, nesterov=True), [(1,)], [(1,)])
+        (tensor([1.5000]), tensor([1.7500]))
     """
     if isinstance(beta, float | int) and not 0 <= beta < 1:
         raise AskewError(f"momentum: beta must be in [0, 1), got {beta}")

@@ -30,6 +30,9 @@ def rescale_to_mean_norm(beta: float = 1.0, per: Literal["model", "layer"] = "mo
 
     Example:
         Updates (3, 4) and (3, -4): the mean is (3, 0), N = 3, E = 5; beta 1 gives (5, 0).
+
+        >>> server_update(rescale_to_mean_norm(1.0), [(3, 4), (3, -4)])
+        tensor([5., 0.])
     """
     if isinstance(beta, float | int) and beta <= 0:
         raise AskewError(f"rescale_to_mean_norm: beta must be positive, got {beta}")
