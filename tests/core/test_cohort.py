@@ -51,6 +51,19 @@ def test_buffers_are_averaged_and_counters_rounded():
     assert cohort.buffers["mean"].tolist() == [5.0]
     assert cohort.buffers["count"].item() == 12  # 12.25
     assert cohort.buffers["count"].dtype == torch.int64
+    cohort.add({"w": torch.zeros(1, 1)}, torch.tensor([4.0]), [2], {"mean": torch.zeros(1, 1), "count": torch.tensor([13])})
+    assert cohort.buffers["count"].item() == 13  # (49 + 52) / 8 = 12.625: rounded, not cut
+
+
+@pytest.mark.parametrize("size", [1, 4095, 4096, 4097, 8192, 9000])
+def test_lengths_of_tensors_around_the_block_in_which_squares_are_added(size):
+    """Ones but for a 3 at the end: the square of the length is size - 1 + 9."""
+    rows = torch.ones(2, size)
+    rows[:, -1] = 3
+    cohort = Cohort({"w": torch.zeros(size)})
+    cohort.add({"w": rows}, torch.ones(2), [0, 1])
+    assert cohort.lengths.tolist() == pytest.approx([(size + 8) ** 0.5] * 2, rel=1e-12 if size % 4096 else 1e-7)
+    assert float(cohort.mean_norm()) == pytest.approx((size + 8) ** 0.5, rel=1e-7)
 
 
 def test_lengths_of_the_updates_show_which_are_not_finite():
@@ -78,7 +91,9 @@ def test_any_order_and_chunking_gives_the_same_statistics(clients, shuffler, chu
                              torch.tensor([clients[k][3] for k in mine], dtype=torch.float64), mine)
     parts[0].merge(parts[1])
     streamed = parts[0]
-    assert sorted(streamed.clients) == sorted(whole.clients)
+    assert streamed.clients == whole.clients
+    torch.testing.assert_close(streamed.weights, whole.weights, atol=0, rtol=1e-12)
+    assert streamed.lengths.tolist() == whole.lengths.tolist()
     for name in LIKE:
         torch.testing.assert_close(streamed.mean[name], whole.mean[name], atol=1e-6, rtol=1e-6)
         assert torch.equal(streamed.sign_sum[name], whole.sign_sum[name])

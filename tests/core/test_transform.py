@@ -5,10 +5,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from askew.core import rng
+from askew.client import add_proximal, clip_gradient, project_to_ball, sgd
+from askew.core import registry, rng
 from askew.core.errors import AskewError
-from askew.core.transform import Context, Transform, chain, check_order, norm
+from askew.core.transform import Context, Plan, Transform, chain, check_order, norm
 from askew.server import evaluate_average, mean, momentum, quantize, scale
+from askew.simulate.batched import BatchedStep
 
 
 def context(**w):
@@ -71,6 +73,75 @@ def test_a_chain_declares_what_its_pieces_declare():
     assert composed.payload is not None
     assert composed.payload({"w": torch.zeros(10)}) == 10 + 4
     assert chain(mean()).payload is None
+
+
+def with_one(**fields) -> Transform:
+    return Transform(lambda u, state, ctx: (u, state), **fields)
+
+
+def test_a_chain_acts_by_coordinates_where_all_its_pieces_do():
+    """Engines then run it on stacked tensors as they are; with `vmap` the same numbers take longer, so only this shows it."""
+    by_coordinate, across = with_one(elementwise=True), with_one()
+    assert chain(by_coordinate).elementwise
+    assert chain(by_coordinate, by_coordinate).elementwise
+    assert not chain(by_coordinate, across).elementwise
+    assert not chain(across, by_coordinate).elementwise
+    assert chain(add_proximal(0.1), sgd(0.1, momentum=0.9)).elementwise
+    assert not chain(clip_gradient(1.0), sgd(0.1)).elementwise
+
+
+def test_a_step_by_coordinates_needs_no_vmap(monkeypatch):
+    monkeypatch.setattr(torch.func, "vmap", lambda *args, **kwargs: pytest.fail("vmap"))
+    stacked = {"w": torch.tensor([[1.0, 2.0], [3.0, 4.0]])}
+    step = BatchedStep([registry.parse("client", text) for text in ("add_proximal(0.5)", "sgd(lr=0.1)")])
+    u, _ = step.update(stacked, ((), ()), stacked, {"w": torch.zeros(1, 2)}, 0, torch.zeros(2, dtype=torch.int64), 0)
+    torch.testing.assert_close(u["w"], -0.1 * 1.5 * stacked["w"])  # g + 0.5 (w - 0), g = w
+
+
+def test_every_other_declaration_of_a_chain():
+    """Each from one piece of two, in either place; the last piece that changes the bytes on the wire counts."""
+    plain = with_one()
+    for pieces in ([plain, with_one(random=True)], [with_one(random=True), plain]):
+        assert chain(*pieces).random
+    assert not chain(plain, plain).random
+    assert chain(with_one(needs=frozenset({"signs"})), with_one(needs=frozenset({"other"}))).needs == {"signs", "other"}
+    assert chain(plain, with_one(acts_on="source")).acts_on == "source"
+    assert chain(plain).acts_on == "update"
+    small, large = with_one(payload=lambda model: 1), with_one(payload=lambda model: 9)
+    assert chain(small, large, plain).payload({}) == 9
+    assert chain(large, small).payload({}) == 1
+    in_place = with_one(in_place=lambda params, u, ctx: None)
+    assert chain(in_place).in_place is in_place.in_place
+    assert chain(in_place, plain).in_place is None
+    assert chain(plain, in_place).in_place is None
+    assert chain().in_place is None
+
+
+def test_views_follow_each_other():
+    """(1 + 1) * 3, and (1 * 3) + 1."""
+    plus_one = with_one(view=lambda params, state: {"w": params["w"] + 1})
+    threefold = with_one(view=lambda params, state: {"w": params["w"] * 3})
+    for pieces, expected in (([plus_one, threefold], 6.0), ([threefold, plus_one], 4.0)):
+        assert float(chain(*pieces).view({"w": torch.tensor(1.0)}, ((), ()))["w"]) == expected
+
+
+def test_a_check_is_told_what_stands_before_and_behind():
+    told = []
+    asking = with_one(check=lambda plan: told.append((plan.before, plan.after, plan.cohort_size)))
+    chain(scale(1.0), asking, momentum(0.5), quantize(8)).check(Plan(cohort_size=7))
+    assert told == [(("scale",), ("momentum", "quantize"), 7)]
+
+
+@pytest.mark.parametrize(("pieces", "message"), [
+    ([sgd(0.1), clip_gradient(1.0)], "clip_gradient acts on the gradient; put it before sgd"),
+    ([project_to_ball(1.0), sgd(0.1)], "project_to_ball acts on an update; put it after sgd"),
+    ([sgd(0.1), sgd(0.2)], "sgd and sgd both make the update"),
+    ([clip_gradient(1.0)], "no piece makes an update; add one, such as sgd"),
+])
+def test_steps_that_make_no_sense_are_refused(pieces, message):
+    with pytest.raises(AskewError, match=message):
+        check_order(pieces, "step", "sgd(lr=0.1)")
+    check_order([clip_gradient(1.0), sgd(0.1), project_to_ball(1.0)], "step", "sgd(lr=0.1)")
 
 
 @pytest.mark.parametrize(("pieces", "message"), [

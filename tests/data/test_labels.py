@@ -30,7 +30,7 @@ def test_what_is_no_class_is_refused(refused):
         encode_labels("y", [np.nan])
     with refused("y: example 1 has no label"):
         encode_labels("y", ["a", None])
-    with refused(r"one label an example is needed, not an array of shape \(2, 3\)"):
+    with refused(r"one label per example is needed, not an array of shape \(2, 3\)"):
         encode_labels("y", np.zeros((2, 3)))
     with refused("numbers in one split and words in the other"):
         encode_labels("y", [1], ["a"])

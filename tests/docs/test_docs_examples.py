@@ -52,6 +52,13 @@ def test_python_blocks_run(name: str, tmp_path: Path, monkeypatch: pytest.Monkey
     sys.modules.pop("my_methods", None)
 
 
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in ("client", "upload", "server") for name in registry.names(kind)
+                                            if registry.find(kind, name).__module__.startswith("askew.")])
+def test_every_step_of_a_method_has_an_example_that_runs(kind: str, name: str) -> None:
+    """`pytest` runs what stands behind >>> in the package, too."""
+    assert ">>>" in (registry.find(kind, name).__doc__ or "")
+
+
 @pytest.mark.parametrize("page", [*PAGES, *EXAMPLES], ids=lambda page: page.name)
 def test_commands_exist_with_these_options(page: Path) -> None:
     group = typer.main.get_command(app)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -116,3 +118,84 @@ def test_scalars_at_a_tenth_of_the_rate() -> None:
 def test_scalar_rate_must_be_positive() -> None:
     with pytest.raises(AskewError, match="scalar_rate must be above 0, not 0"):
         resnet20_fixup((3, 32, 32), 10, scalar_rate=0.0)
+
+
+class AuthorsBlock(nn.Module):
+    """The block of hongyi-zhang/Fixup, cifar/models/fixup_resnet_cifar.py, in the scalars' own coordinates."""
+
+    def __init__(self, ours: FixupBlock) -> None:
+        super().__init__()
+        self.bias1a, self.bias1b, self.bias2a, self.bias2b = (nn.Parameter(torch.zeros(1)) for _ in range(4))
+        self.scale = nn.Parameter(torch.ones(1))
+        self.conv1, self.conv2 = copy.deepcopy(ours.conv1), copy.deepcopy(ours.conv2)
+        self.downsample = ours.shortcut
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = torch.relu(self.conv1(x + self.bias1a) + self.bias1b)
+        out = self.conv2(out + self.bias2a) * self.scale + self.bias2b
+        identity = x
+        if self.downsample is not None:
+            identity = self.downsample(x + self.bias1a)
+            identity = torch.cat((identity, torch.zeros_like(identity)), 1)
+        return torch.relu(out + identity)
+
+
+class AuthorsNet(nn.Module):
+    def __init__(self, ours: nn.Sequential) -> None:
+        super().__init__()
+        self.conv1, self.layers = copy.deepcopy(ours.conv1), nn.Sequential(*(AuthorsBlock(block) for block in blocks(ours)))
+        self.bias1, self.bias2, self.fc = nn.Parameter(torch.zeros(1)), nn.Parameter(torch.zeros(1)), nn.Linear(64, 10)
+        nn.init.zeros_(self.fc.weight), nn.init.zeros_(self.fc.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.layers(torch.relu(self.conv1(x) + self.bias1))
+        return self.fc(x.mean(dim=(2, 3)) + self.bias2)
+
+
+def steps_of(slow_bias: bool, decay: float = 0.0, steps: int = 5) -> tuple[nn.Module, nn.Module]:
+    """Both networks after some steps: ours with one group, the authors' with the groups of cifar/cifar_train.py."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        ours = resnet20_fixup((3, 16, 16), 10, slow_bias=slow_bias)
+        x, y = torch.randn(32, 3, 16, 16), torch.arange(32) % 10
+    theirs = AuthorsNet(ours)
+    slow = [p for name, p in theirs.named_parameters() if "bias" in name or "scale" in name]
+    others = [p for name, p in theirs.named_parameters() if not ("bias" in name or "scale" in name)]
+    optimisers = (torch.optim.SGD(ours.parameters(), 0.1, momentum=0.9, weight_decay=decay),
+                  torch.optim.SGD([{"params": slow, "lr": 0.01}, {"params": others}], 0.1, momentum=0.9, weight_decay=decay))
+    for network, optimiser in zip((ours, theirs), optimisers, strict=True):
+        for _ in range(steps):
+            optimiser.zero_grad()
+            nn.functional.cross_entropy(network(x), y).backward()
+            optimiser.step()
+    return ours, theirs
+
+
+def test_with_a_slow_bias_the_groups_are_the_authors() -> None:
+    """Five steps with momentum, and without the decay, in which the two differ, give one and the same network."""
+    x = torch.randn(8, 3, 16, 16, generator=torch.Generator().manual_seed(1))
+    for slow_bias, same in ((True, True), (False, False)):
+        ours, theirs = steps_of(slow_bias)
+        assert ours(x).std() > 0.01
+        assert torch.allclose(ours(x), theirs(x), atol=1e-5) == same
+    ours, theirs = steps_of(slow_bias=True)
+    torch.testing.assert_close(ours.bias3.bias * 0.1**0.5, theirs.fc.bias, atol=1e-6, rtol=1e-4)
+    fast, _ = steps_of(slow_bias=False, steps=1)
+    slow, _ = steps_of(slow_bias=True, steps=1)
+    torch.testing.assert_close(slow.bias3.bias * 0.1**0.5, fast.fc1.bias / 10)
+
+
+def test_decay_pulls_scalars_to_their_start_at_the_whole_rate() -> None:
+    """The stated departure. Rate 0.1, decay 0.5, no gradient: 1 - 0.1 * 0.5 = 0.95 of the way is left after a step.
+
+    The authors': 1 - 0.01 * 0.5 = 0.995 of the scalar itself. Over 9,800 steps with decay 5e-4: 0.61 and 0.95.
+    """
+    block = FixupBlock(1, 1, 1, 1, scalar_rate=0.1)
+    set_block(block, conv1=2.0, conv2=3.0)
+    before = {"bias": block.bias1(torch.zeros(1)).item(), "scale": block.scale(torch.ones(1)).item()}
+    for parameter in block.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    torch.optim.SGD(block.parameters(), 0.1, weight_decay=0.5).step()
+    assert block.bias1(torch.zeros(1)).item() == pytest.approx(0.95 * before["bias"])
+    assert block.scale(torch.ones(1)).item() == pytest.approx(1 + 0.95 * (before["scale"] - 1))
+    assert [round((1 - rate * 5e-4) ** 9800, 2) for rate in (0.1, 0.01)] == [0.61, 0.95]

@@ -3,10 +3,13 @@
 import json
 
 import pytest
+import torch
 
 import askew
 from askew.simulate import engines
 from askew.simulate.engines import ENGINES, calibrate, choose, make_engine
+from askew.simulate.loop import Simulation
+from askew.simulate.sequential import Sequential
 from askew.simulate.task import build_task
 
 
@@ -18,13 +21,23 @@ def own_cache(tmp_path, monkeypatch):
 LONG = askew.Recipe(rounds=10_000)
 
 
+def _small():
+    """Noise of the shape that a network with BatchNorm and dropout takes."""
+    x, y = torch.randn(200, 1, 50, 10, generator=torch.Generator().manual_seed(0)), torch.arange(200) % 10
+    return askew.Dataset.from_tensors((x, y), (x[:20], y[:20]))
+
+
 def test_a_calibration_times_every_engine_and_leaves_the_task_alone():
-    task = build_task(LONG)
-    before = {name: v.clone() for name, v in task.module.state_dict().items()}
+    """The first weights and buffers stay, and a round afterwards is what it is without one, bit for bit."""
+    task, untouched = (build_task(LONG.replace(model="hello_edge_cnn(dropout=0.2)", batch_size=20), data=_small()) for _ in range(2))
     timings = calibrate(task, repeats=1)
     assert [t.engine for t in timings] == list(ENGINES)
     assert all(t.seconds is not None and t.seconds > 0 for t in timings)
-    assert before.keys() == task.module.state_dict().keys()
+    assert task.fresh.buffers
+    for before, after in ((untouched.fresh.params, task.fresh.params), (untouched.fresh.buffers, task.fresh.buffers)):
+        assert before.keys() == after.keys()
+        assert all(torch.equal(v, after[name]) for name, v in before.items())
+    assert Simulation(task, Sequential(task)).advance() == Simulation(untouched, Sequential(untouched)).advance()
 
 
 def test_auto_takes_the_fastest_and_remembers_it(monkeypatch):

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 import askew
+from askew.core import registry
 from askew.core.population import Ownership, Population
 from askew.simulate.batched import CannotBatch, batched_network
 from askew.simulate.client_conv import client_conv2d, taps_as_channels
@@ -81,6 +82,7 @@ def test_a_client_added_to_the_cohort_does_not_change_the_others(unequal_task):
 NETS = {
     "mlp(hidden=[16])": (1, 8, 8), "small_cnn()": (1, 8, 8), "mcmahan_mnist_cnn()": (1, 28, 28), "mcmahan_cifar_cnn()": (3, 24, 24),
     "fednnnn_mnist_cnn()": (1, 28, 28), "fednnnn_cifar_cnn()": (3, 32, 32), "fedcd_cnn()": (3, 32, 32), "resnet20_fixup()": (3, 32, 32),
+    "resnet20_fixup(slow_bias=True)": (3, 16, 16),
     "hello_edge_cnn()": (1, 50, 10), "hello_edge_cnn(batch_norm=True)": (1, 50, 10), "hello_edge_cnn(dropout=0.3)": (1, 50, 10),
 }
 
@@ -89,27 +91,46 @@ def relative(a, b):
     return float((sum(((a[k].double() - b[k].double()) ** 2).sum() for k in a) / sum((a[k].double() ** 2).sum() for k in a)).sqrt())
 
 
-@pytest.mark.parametrize("engine", [name for name in ENGINES if name != "sequential"])
+def away_from_zeros(net):
+    """The network with every weight off its start: with Fixup's zeros only the last layer would move."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        module = registry.build("model", net, input_shape=NETS[net], num_classes=10)
+        with torch.no_grad():
+            for parameter in module.parameters():
+                parameter += 0.02 * torch.randn_like(parameter)
+    return module
+
+
+# Both clients in one computation: by default a large network's are trained one after the other on a CPU.
+TOGETHER = {"parallel": lambda task: Parallel(task, threads=2), "vectorised": lambda task: Vectorised(task, chunk_jobs=2)}
+
+
+@pytest.mark.parametrize("engine", TOGETHER)
 @pytest.mark.parametrize("net", NETS)
 def test_every_network_trains_as_it_does_alone(net, engine):
-    """One step: the movement is the same; three rounds: the weights are.
+    """One large step, then three rounds: all layers move as they do alone. An engine that does nothing is off by 1.
 
-    On noise, ReLU and max pooling turn rounding into flips, which BatchNorm passes on to all: hence 0.5% for a movement
-    (last layers agree to 1e-5) and a small rate for the rounds.
+    On noise, ReLU and max pooling turn rounding into flips, which BatchNorm over convolutions passes on to all: hence
+    0.5% for a large step (last layers agree to 1e-5), and 3% over three rounds where there is such BatchNorm (measured
+    1.9e-2; others 6e-5).
     """
     recipe = RECIPE.replace(model=net, population="iid(clients=2)", epochs=1, step="sgd(lr=0.001)", rounds=3)
-    data = data_of(NETS[net])
+    data, module = data_of(NETS[net]), away_from_zeros(net)
     whole = build_task(recipe.replace(batch_size=0, step="sgd(lr=0.1)"), data=data)  # a movement well above rounding
-    alone, together = updates(Sequential(whole), whole, [0, 1]), updates(make_engine(engine, whole), whole, [0, 1])
+    alone, together = updates(Sequential(whole), whole, [0, 1]), updates(TOGETHER[engine](whole), whole, [0, 1])
     for client in (0, 1):
         assert relative(alone[client], together[client]) < 5e-3
         last = list(alone[client])[-1]
         assert relative({last: alone[client][last]}, {last: together[client][last]}) < 1e-5
-    task = build_task(recipe, data=data)
-    a, b = Simulation(task, Sequential(task)), Simulation(task, make_engine(engine, task))
+    task = build_task(recipe, data=data, model=module)
+    a, b = Simulation(task, Sequential(task)), Simulation(task, TOGETHER[engine](task))
+    start = a.view().params
     for _ in range(3):
         a.advance(), b.advance()
-    assert relative(a.view().params, b.view().params) < 1e-4
+    moved, ours = ({name: v - start[name] for name, v in simulation.view().params.items()} for simulation in (a, b))
+    assert all(v.norm() > 0 for v in moved.values() if v.ndim > 1)  # a bias before BatchNorm stays where it is
+    assert relative(moved, ours) < (3e-2 if any(isinstance(layer, nn.BatchNorm2d) for layer in module.modules()) else 5e-4)
     if a.view().buffers:
         assert relative(a.view().buffers, b.view().buffers) < 1e-4
 
@@ -193,7 +214,17 @@ def test_dropout_masks_belong_to_the_client():
     assert torch.equal(layers[0](x[:3]), whole[:3]), "a shorter batch has the same masks in front"
     network, kind = batched_network(module.train(), torch.randn(4, 8))
     assert kind == "stacked layers"
-    assert callable(network)
+    # Two clients side by side, each with its key and its weights, against each by itself.
+    inputs, keys = torch.randn(2, 5, 8), torch.tensor([7, 8])
+    params = {name: torch.stack([v, 2 * v]).detach() for name, v in module.named_parameters()}
+    together = network(inputs, params, {}, 2, keys, None)
+    for client in (0, 1):
+        layers[0].key = keys[client]
+        alone = torch.func.functional_call(module, {name: v[client] for name, v in params.items()}, (inputs[client],))
+        torch.testing.assert_close(together[client], alone)
+    layers[0].key = keys[0]  # with the other client's key the second one would give something else
+    other = torch.func.functional_call(module, {name: v[1] for name, v in params.items()}, (inputs[1],))
+    assert not torch.allclose(together[1], other, atol=1e-3)
 
 
 def test_padding_in_a_network_that_looks_across_its_batch_is_avoided():

@@ -20,6 +20,11 @@ def add_gradient_noise(std: float) -> Transform:
 
     Args:
         std: standard deviation of the noise; 0 leaves the gradient as it is.
+
+    Example:
+        >>> noisy = client_update(add_gradient_noise(0.5), [3.0] * 10_000, w=[0.0] * 10_000)
+        >>> round(float(noisy.mean()), 1), round(float(noisy.std()), 1)
+        (3.0, 0.5)
     """
     if isinstance(std, float | int) and std < 0:
         raise AskewError(f"add_gradient_noise: std must not be negative, got {std}")

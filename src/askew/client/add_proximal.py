@@ -23,6 +23,9 @@ def add_proximal(mu: float) -> Transform:
 
     Example:
         mu 0.5, w_t = 1, w = 3, gradient 2: 2 + 0.5 (3 - 1) = 3.
+
+        >>> client_update(add_proximal(0.5), [2.0], w=[3.0], start=[1.0])
+        tensor([3.])
     """
     if isinstance(mu, float | int) and mu < 0:
         raise AskewError(f"add_proximal: mu must not be negative, got {mu}")

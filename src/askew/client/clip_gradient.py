@@ -28,6 +28,9 @@ def clip_gradient(length: float) -> Transform:
 
     Example:
         length 5, gradient (6, 8) with norm 10: it becomes (3, 4).
+
+        >>> client_update(clip_gradient(5.0), [6.0, 8.0], w=[0.0, 0.0])
+        tensor([3.0000, 4.0000])
     """
     if isinstance(length, float | int) and not length > 0:
         raise AskewError(f"clip_gradient: length must be positive, got {length}")

@@ -32,6 +32,9 @@ def project_to_ball(radius: float, centre: Literal["origin", "start"] = "origin"
 
     Example:
         radius 5, w = (3, 4), step (3, 4): w + u = (6, 8) has norm 10 and becomes (3, 4); the update is (0, 0).
+
+        >>> client_update(project_to_ball(5.0), [3.0, 4.0], w=[3.0, 4.0])
+        tensor([0., 0.])
     """
     if isinstance(radius, float | int) and not radius > 0:
         raise AskewError(f"project_to_ball: radius must be positive, got {radius}")

@@ -34,6 +34,9 @@ def quantize(bits: int = 8, what: Literal["model", "update"] = "model") -> Trans
 
     Example:
         bits 3, w = (-0.9, 0.2, 0.3): step 0.9 / 3 = 0.3, so that w becomes (-0.9, 0.3, 0.3).
+
+        >>> server_update(quantize(3), [(-0.9, 0.2, 0.3)])
+        tensor([-0.9000,  0.3000,  0.3000])
     """
     if not 2 <= bits <= 32:
         raise AskewError(f"quantize: bits must be from 2 to 32, got {bits}")

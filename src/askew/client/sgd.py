@@ -34,6 +34,9 @@ def sgd(lr: float = 0.1, momentum: float = 0.0, weight_decay: float = 0.0, lr_de
 
     Example:
         lr 0.1, weight_decay 0.5, w = 2, gradient 1: the update is -0.1 (1 + 0.5 * 2) = -0.2.
+
+        >>> client_update(sgd(lr=0.1, weight_decay=0.5), [1.0], w=[2.0])
+        tensor([-0.2000])
     """
     for name, value in (("lr", lr), ("weight_decay", weight_decay)):
         if isinstance(value, float | int) and value < 0:

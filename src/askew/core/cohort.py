@@ -47,10 +47,15 @@ class Cohort:
         self._total: Tensor | float = 0.0
         self._squares: list[Tensor] = []  # one [clients, tensors] block a chunk: squared norms of each client's tensors
         self._weights: list[Tensor] = []
-        self.clients: list[int] = []
+        self._arrived: list[int] = []
 
     def __len__(self) -> int:
-        return len(self.clients)
+        return len(self._arrived)
+
+    @property
+    def clients(self) -> list[int]:
+        """Who is in it, sorted: in which order they arrived depends on the engine, and must not show in any result."""
+        return sorted(self._arrived)
 
     def add(self, updates: Mapping[str, Tensor], weights: Tensor, clients: Sequence[int],
             buffers: Mapping[str, Tensor] | None = None, squares: Tensor | None = None) -> None:
@@ -74,7 +79,7 @@ class Cohort:
         self._squares.append(squared_lengths(updates) if squares is None else squares)
         self._weights.append(weights)
         self._total = self._total + weights.sum()
-        self.clients.extend(clients)
+        self._arrived.extend(clients)
 
     def merge(self, other: Cohort) -> None:
         """Add all that another cohort of the same shape has gathered."""
@@ -87,12 +92,12 @@ class Cohort:
         self._squares += other._squares
         self._weights += other._weights
         self._total = self._total + other._total
-        self.clients += other.clients
+        self._arrived += other._arrived
 
     @property
     def weights(self) -> Tensor:
         """Normalised weights, in the order of `clients`."""
-        return torch.cat(self._weights) / self._total
+        return self._by_client(self._weights) / self._total
 
     @property
     def mean(self) -> Params:
@@ -121,7 +126,7 @@ class Cohort:
 
     def mean_norm(self, names: Sequence[str] | None = None) -> Tensor:
         """E of these tensors (default: all): the average length of the clients' updates."""
-        squares = torch.cat(self._squares)
+        squares = self._by_client(self._squares)
         if names is not None:
             index = {name: i for i, name in enumerate(self._like)}
             squares = squares[:, [index[name] for name in names]]
@@ -130,7 +135,17 @@ class Cohort:
     @property
     def lengths(self) -> Tensor:
         """[clients] norms of the updates, in the order of `clients`; NaN or infinite where an update is."""
-        return torch.cat(self._squares).sum(dim=1).sqrt()
+        return self._by_client(self._squares).sum(dim=1).sqrt()
+
+    def _by_client(self, blocks: Sequence[Tensor]) -> Tensor:
+        """One row per client, from the order of arrival to that of `clients`."""
+        rows = torch.cat(list(blocks))
+        order = sorted(range(len(self._arrived)), key=self._arrived.__getitem__)
+        if order == list(range(len(order))):
+            return rows
+        index = torch.tensor(order)
+        # From pinned memory: a plain copy to a GPU would wait until it has finished what it is doing.
+        return rows[index.pin_memory().to(rows.device, non_blocking=True) if rows.is_cuda else index]
 
 
 def squared_lengths(updates: Mapping[str, Tensor]) -> Tensor:

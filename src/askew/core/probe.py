@@ -50,7 +50,8 @@ class Round:
         before: the model the round began with.
         after: the model the next round begins with.
         cohort: statistics of the clients' updates.
-        clients: who trained it.
+        clients: who trained it, sorted: the order in which an engine finishes them shows nowhere.
+        evaluated: the model to evaluate after it, another one where a server piece has a `view`; None: `after`.
     """
 
     number: int
@@ -58,6 +59,7 @@ class Round:
     after: ModelState
     cohort: Cohort
     clients: Sequence[int]
+    evaluated: ModelState | None = None
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,8 @@ class Context:
         cohort: statistics of the round's client updates; the server only.
         train: trains a model on the server's own examples, `train(params, epochs) -> params`; the server only,
             and only where the population keeps examples for it.
+        still: for each tensor, whether a piece before this one wants the model to stay as it is in this round (see
+            `Transform.still`); a piece that carries past updates on must not move it there.
     """
 
     params: Params
@@ -53,6 +55,7 @@ class Context:
     step: int | Tensor = 0
     cohort: Cohort | None = None
     train: Callable[[Params, int], Params] | None = None
+    still: Mapping[str, Tensor] | None = None
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,8 @@ class Transform:
             the server), and every chain of a step or of the server has exactly one such piece; "raw" acts on the
             gradient and so stands before that piece; "update" stands behind it.
         needs: cohort statistics beyond mean and norms that the loop must gather: "signs".
-        weigh: (examples, score) -> weight of a client in the mean; set by the piece that averages.
+        weigh: (examples, score) -> weight of a client in the cohort's mean and norms; set by the piece that makes the
+            update at the server. Without it a client counts by its examples.
         payload: model -> bytes that one such model takes on the wire, where the piece changes that.
         check: raises `AskewError` with the reason where the piece makes no sense in a plan.
         random: whether `update` draws from `ctx.key`; without such a piece an engine need not make the keys.
@@ -99,6 +103,8 @@ class Transform:
             need no `vmap`.
         in_place: (model, update, context): adds to the model, in its memory, what `update` would return; for stateless pieces
             that can save the memory for it. A chain of one piece has it.
+        still: (update, context) -> for each tensor, whether the model is to stay as it is there in this round. An update of 0
+            does not say so: momentum goes on from it. The pieces behind read it as `ctx.still`.
         spec: how the piece was made, set by `@piece`.
         parts: the pieces of a chain.
     """
@@ -114,6 +120,7 @@ class Transform:
     random: bool = False
     elementwise: bool = False
     in_place: Callable[[Params, Params, Context], None] | None = None
+    still: Callable[[Params, Context], Mapping[str, Tensor]] | None = None
     spec: Spec | None = None
     parts: tuple[Transform, ...] = field(default=())
 
@@ -127,6 +134,8 @@ def chain(*transforms: Transform) -> Transform:
 
     Example:
         >>> fedavgm = chain(mean(), momentum(0.9, nesterov=True))
+        >>> server_update(fedavgm, [(2,)])  # 2 + 0.9 * 2
+        tensor([3.8000])
     """
     parts = tuple(part for t in transforms for part in (t.parts or (t,)))
 
@@ -136,8 +145,11 @@ def chain(*transforms: Transform) -> Transform:
     def update(u: Params, state: State, ctx: Context) -> tuple[Params, State]:
         states = []
         for part, before in zip(parts, state, strict=True):
+            still = part.still(u, ctx) if part.still else None
             u, after = part.update(u, before, ctx)
             states.append(after)
+            if still is not None:
+                ctx = replace(ctx, still=still if ctx.still is None else {name: v | ctx.still[name] for name, v in still.items()})
         return u, tuple(states)
 
     def view(params: Params, state: State) -> Params:

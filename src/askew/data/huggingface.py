@@ -28,8 +28,8 @@ def from_huggingface(train: Any, test: Any, image_column: str = "image", label_c
         A data set; images become uint8 [N, C, H, W], other numbers float32.
 
     Example:
-        >>> splits = load_dataset("cifar10")
-        >>> data = from_huggingface(splits["train"], splits["test"], "img", "label")
+        splits = load_dataset("cifar10")
+        data = from_huggingface(splits["train"], splits["test"], "img", "label")
     """
     inputs, labels, clients = [], [], []
     for split, source in (("train", train), ("test", test)):

@@ -32,7 +32,7 @@ def image_folder(path: str, size: int | None = None, test_fraction: float = 0.2)
         folder; classes are the names of the class folders in alphabetical order.
 
     Example:
-        >>> data = image_folder("leaves", size=64)
+        data = image_folder("leaves", size=64)
     """
     if size is not None and size < 1:
         raise AskewError(f"image_folder: size must be at least 1 pixel, not {size}")

@@ -26,7 +26,7 @@ def encode_labels(where: str, *splits: Sequence[Any] | np.ndarray) -> tuple[list
         >>> encode_labels("colour", ["red", "blue"], ["red"])
         ([tensor([1, 0]), tensor([1])], ('blue', 'red'))
     """
-    arrays = [_plain(where, np.asarray(split)) for split in splits]
+    arrays = [_plain(where, _array(where, split)) for split in splits]
     if len({array.dtype.kind for array in arrays}) > 1:
         raise AskewError(f"{where}: numbers in one split and words in the other; write them alike")
     classes, codes = np.unique(np.concatenate(arrays), return_inverse=True)
@@ -34,23 +34,34 @@ def encode_labels(where: str, *splits: Sequence[Any] | np.ndarray) -> tuple[list
     return [torch.from_numpy(part.astype(np.int64)) for part in np.split(codes, ends)], tuple(map(str, classes))
 
 
+def _array(where: str, values: Sequence[Any] | np.ndarray) -> np.ndarray:
+    try:
+        array = np.asarray(values)
+        return array.astype(str) if array.dtype.kind == "S" else array
+    except ValueError:  # rows of different lengths; bytes that are no text
+        raise AskewError(f"{where}: one label per example is needed, a whole number or a word") from None
+
+
 def _plain(where: str, values: np.ndarray) -> np.ndarray:
     """A vector of int64 or of str."""
     if values.ndim == 2 and values.shape[1] == 1:  # a column is a vector
         values = values[:, 0]
     if values.ndim != 1:
-        raise AskewError(f"{where}: one label an example is needed, not an array of shape {values.shape}")
+        raise AskewError(f"{where}: one label per example is needed, not an array of shape {values.shape}")
     if values.dtype.kind == "O":
         values = _unwrap(where, values)
     if values.dtype.kind == "f":
-        bad = np.flatnonzero(~np.isfinite(values) | (values != np.round(values)))
+        wide = values.astype(np.float64)  # 2^63 itself is beyond a half
+        bad = np.flatnonzero(~np.isfinite(wide) | (wide != np.round(wide)) | (np.abs(wide) >= 2.0**63))
         if len(bad):
             raise AskewError(f"{where}: label {values[bad[0]]} of example {bad[0]} is no class; "
                              "labels must be whole numbers or words")
+    if values.dtype.kind == "u" and len(values) and values.max() > np.iinfo(np.int64).max:
+        raise AskewError(f"{where}: label {values.max()} is beyond 64 bits; write such labels as words")
     if values.dtype.kind in "biuf":
         return values.astype(np.int64)
-    if values.dtype.kind in "US":
-        return values.astype(str)
+    if values.dtype.kind == "U":
+        return values
     raise AskewError(f"{where}: labels of type {values.dtype} cannot be read; labels must be whole numbers or words")
 
 

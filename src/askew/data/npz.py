@@ -33,9 +33,8 @@ def npz(path: str, test_fraction: float = 0.2) -> Dataset:
         A data set named after the file; classes are the distinct labels in order.
 
     Example:
-        >>> np.savez("mine.npz", x=np.zeros((10, 3)), y=np.arange(10) % 2)
-        >>> len(npz("mine.npz").test)
-        2
+        np.savez("data.npz", x=np.zeros((10, 3)), y=np.arange(10) % 2)
+        data = npz("data.npz")   # 8 examples to train on, 2 to test
     """
     arrays = _read(path)
     name = Path(path).stem

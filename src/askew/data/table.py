@@ -33,7 +33,7 @@ def table(path: str, label: str, client: str | None = None, features: list[str] 
         of their columns in order.
 
     Example:
-        >>> data = table("visits.csv", label="diagnosis", client="hospital")
+        data = table("visits.csv", label="diagnosis", client="hospital")
     """
     columns = _read_parquet(path) if Path(path).suffix.lower() in (".parquet", ".pq") else _read_csv(path)
     for wanted in [label, *([client] if client is not None else []), *(features or [])]:
@@ -46,7 +46,7 @@ def table(path: str, label: str, client: str | None = None, features: list[str] 
     if label in features:
         raise AskewError(f"{path}: label {label!r} is also among the features; a model would read the answer off it")
     x = torch.from_numpy(np.stack([_numbers(path, name, columns[name]) for name in features], axis=1))
-    (y,), classes = encode_labels(f"{path}: column {label!r}", _label_values(columns[label]))
+    (y,), classes = encode_labels(f"{path}: column {label!r}", _label_values(columns[label], float))
     train, test = stratified_split(y.numpy(), test_fraction)
     splits = [Examples(x[part], y[part]) for part in (train, test)]
     if client is None:
@@ -117,11 +117,13 @@ def _is_number(value: Any) -> bool:
         return False
 
 
-def _label_values(values: Any) -> Any:
-    """CSV knows only words: a column of nothing but whole numbers is numbers."""
-    if isinstance(values, tuple):
+def _label_values(values: Any, *further: type) -> Any:
+    """CSV knows only words: a column of nothing but whole numbers (or of what `further` reads) is numbers."""
+    if not isinstance(values, tuple):
+        return values
+    for number in (int, *further):
         try:
-            return [int(value) for value in values]
+            return [number(value) for value in values]
         except ValueError:
-            return [value if value.strip() else None for value in values]
-    return values
+            continue
+    return [value if value.strip() else None for value in values]

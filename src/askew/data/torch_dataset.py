@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from askew.core.dataset import Dataset, Examples
+from askew.core.dataset import Dataset, Examples, numbered
 from askew.core.errors import AskewError
 
 
@@ -33,8 +34,7 @@ def from_torch_dataset(train: Any, test: Any, *, name: str = "custom", classes: 
     """
     examples = [_read(f"{name}: {split}", source) for split, source in (("train", train), ("test", test))]
     if classes is None:
-        largest = max(int(split.y.max()) for split in examples)
-        classes = getattr(train, "classes", None) or [str(label) for label in range(largest + 1)]
+        classes = getattr(train, "classes", None) or numbered(name, *examples)
     ids = None if client_ids is None else torch.as_tensor(client_ids).numpy()
     return Dataset(name, examples[0], examples[1], tuple(map(str, classes)), client_ids=ids)
 
@@ -63,8 +63,9 @@ def _pair(where: str, i: int, item: Any) -> tuple[Tensor, int]:
         got = f"({', '.join(type(part).__name__ for part in item)})" if isinstance(item, tuple) else type(item).__name__
         raise AskewError(f"{where}: example {i} is {got}, not (Tensor, int); give the data set a transform to tensors")
     try:
-        whole = int(item[1]) == item[1]
-    except (TypeError, ValueError):
+        complex_ = item[1].is_complex() if isinstance(item[1], Tensor) else np.iscomplexobj(item[1])
+        whole = not complex_ and bool(int(item[1]) == item[1]) and abs(int(item[1])) < 2**63
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # the last two: infinity; tensors of several numbers
         whole = False
     if whole:
         return item[0], int(item[1])

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from askew.client import add_gradient_noise, add_proximal, project_to_ball, quantize, quantize_at_random
 from askew.core.recipe import Recipe
-from askew.core.registry import Spec, find, piece
+from askew.core.registry import Spec, build, find, piece
 from askew.core.transform import Transform
 from askew.server import (
     evaluate_average,
@@ -39,7 +39,7 @@ def centralised(base: Recipe | None = None) -> Recipe:
     """
     recipe = _named(base, "centralised")
     cohort = max(1, round(recipe.fraction * _num_clients(recipe.population)))
-    optimiser = tuple(spec for spec in recipe.step if spec.name == "sgd")
+    optimiser = tuple(spec for spec in recipe.step if build("client", spec).acts_on == "source")
     return recipe.replace(population="pooled()", batch_size=recipe.batch_size * cohort, fraction=1.0, hold_out=0.0, hold_out_use=0,
                           share=0.0, validation=0.0, start="random()", step=optimiser, upload=(), server=("mean()",),
                           pool="single_model()", probes=())
@@ -146,9 +146,10 @@ def quantised(recipe: Recipe, bits: int = 8, rounding: Literal["random", "neares
 
 
 def _then(recipe: Recipe, *pieces: Transform) -> tuple[Any, ...]:
-    """The server chain with further pieces; a quantisation, which FedCD brings, stays last."""
-    last = tuple(spec for spec in recipe.server if spec.name == "quantize")
-    return (*(spec for spec in recipe.server if spec.name != "quantize"), *pieces, *last)
+    """The server chain with further pieces; what changes the bytes on the wire (FedCD's quantisation) stays last."""
+    compresses = [build("server", spec).payload is not None for spec in recipe.server]
+    last = tuple(spec for spec, at_end in zip(recipe.server, compresses, strict=True) if at_end)
+    return (*(spec for spec, at_end in zip(recipe.server, compresses, strict=True) if not at_end), *pieces, *last)
 
 
 def _num_clients(population: Spec) -> int:

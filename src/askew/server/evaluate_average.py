@@ -17,6 +17,10 @@ def evaluate_average() -> Transform:
 
     Example:
         w = 1, mean update 2, rescaled to 6: training goes on from 7, the evaluated model is 3.
+
+        >>> ctx = server_context([(2,)], w=[1])
+        >>> evaluate_average().update({"w": torch.tensor([6.0])}, ctx.params, ctx)
+        ({'w': tensor([6.])}, {'w': tensor([3.])})
     """
 
     def check(plan: Plan) -> None:

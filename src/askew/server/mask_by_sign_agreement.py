@@ -25,6 +25,9 @@ def mask_by_sign_agreement(theta: float, literal: bool = False) -> Transform:
     Example:
         Two clients, theta 2: updates (1, 1, -1) and (2, -1, -3) have sign sums (2, 0, -2); the first and third
         coordinate stay (literally read, only the first).
+
+        >>> server_update(mask_by_sign_agreement(2.0), [(1, 1, -1), (2, -1, -3)])
+        tensor([ 1.5000,  0.0000, -2.0000])
     """
     if isinstance(theta, float | int) and theta < 0:
         raise AskewError(f"mask_by_sign_agreement: theta must not be negative, got {theta}")

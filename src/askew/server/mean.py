@@ -27,6 +27,9 @@ def mean(weights: Literal["examples", "uniform", "score"] = "examples") -> Trans
 
     Example:
         Updates 1 and 4 of clients with 10 and 20 examples: "examples" gives (10 * 1 + 20 * 4) / 30 = 3.
+
+        >>> server_update(mean(), [(1,), (4,)], weights=mean().weigh(torch.tensor([10, 20]), None))
+        tensor([3.])
     """
 
     def update(u: Params, state: State, ctx: Context) -> tuple[Params, State]:

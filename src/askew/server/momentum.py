@@ -23,12 +23,18 @@ def momentum(beta: float = 0.9, nesterov: bool = False) -> Transform:
 
     ozdayi2020's eq. (3) is printed "w = v + eta w"; it is read as w <- w + eta v, for which `scale` may follow.
 
+    Where a piece before it wants the model to stay as it is (`ctx.still`: fednnnn2020 with N nearly 0), the update is 0.
+    The paper does not say what then becomes of d; "return w_t as is" is read as leaving the whole step out, so that v stays.
+
     Args:
         beta: how much of the past is kept, in [0, 1); 0 leaves the update as it is.
         nesterov: look ahead by one step.
 
     Example:
         beta 0.5, updates 1, 1: plain gives 1, then 1.5; Nesterov gives 1.5, then 1 + 0.5 * 1.5 = 1.75.
+
+        >>> server_update(momentum(0.5), [(1,)], [(1,)]), server_update(momentum(0.5, nesterov=True), [(1,)], [(1,)])
+        (tensor([1.5000]), tensor([1.7500]))
     """
     if isinstance(beta, float | int) and not 0 <= beta < 1:
         raise AskewError(f"momentum: beta must be in [0, 1), got {beta}")
@@ -40,6 +46,9 @@ def momentum(beta: float = 0.9, nesterov: bool = False) -> Transform:
         own = list(u.values())
         v = torch._foreach_add(torch._foreach_mul([state[name] for name in u], beta), own)
         ahead = torch._foreach_add(torch._foreach_mul(v, beta), own) if nesterov else v
+        if ctx.still is not None:
+            ahead = tuple(torch.where(ctx.still[name], 0.0, step) for name, step in zip(u, ahead, strict=True))
+            v = tuple(torch.where(ctx.still[name], state[name], new) for name, new in zip(u, v, strict=True))
         return dict(zip(u, ahead, strict=True)), dict(zip(u, v, strict=True))
 
     return Transform(update, init)

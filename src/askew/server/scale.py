@@ -13,6 +13,10 @@ def scale(lr: float = 1.0) -> Transform:
 
     Args:
         lr: the server's rate eta (ozdayi2020, eq. (1)); 1 leaves the update as it is.
+
+    Example:
+        >>> server_update(scale(0.5), [(1,), (3,)])  # 0.5 (1 + 3) / 2
+        tensor([1.])
     """
     if isinstance(lr, float | int) and lr < 0:
         raise AskewError(f"scale: lr must not be negative, got {lr}")

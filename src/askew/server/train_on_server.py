@@ -20,6 +20,13 @@ def train_on_server(epochs: int = 1) -> Transform:
 
     Args:
         epochs: passes over the server's examples in each round.
+
+    Example:
+        Training that makes every weight ten times as large: w = 1 and a mean update of 2 give 10 (1 + 2) - 1 = 29.
+
+        >>> ctx = server_context([(2,)], w=[1], train=lambda params, epochs: {"w": 10 * params["w"]})
+        >>> train_on_server().update(ctx.cohort.mean, (), ctx)[0]
+        {'w': tensor([29.])}
     """
     if epochs < 1:
         raise AskewError(f"train_on_server: epochs must be at least 1, got {epochs}")

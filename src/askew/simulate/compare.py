@@ -49,7 +49,10 @@ def compare(recipes: Mapping[str, Recipe], seeds: Sequence[int], *, target: floa
         the comparison; on Ctrl-C, of what was finished.
 
     Example:
-        >>> compare({"fedavg": fedavg(), "fednnnn": fednnnn()}, seeds=[0, 1]).as_mapping()["methods"]
+        >>> short = askew.Recipe(rounds=2)
+        >>> compared = compare({"fedavg": fedavg(short), "fednnnn": fednnnn(short)}, seeds=[0, 1])
+        >>> [(row["name"], len(row["accuracies"])) for row in compared.as_mapping()["methods"]]
+        [('fedavg', 2), ('fednnnn', 2)]
     """
     _check(recipes, seeds, target, None if go_on else out)
     contenders, judge, majority = _prepare(recipes, seeds[0], device, data_dir)
@@ -110,7 +113,7 @@ def _prepare(recipes: Mapping[str, Recipe], seed: int, device: str,
         except AskewError as error:
             raise AskewError(f"{label}: {error}") from None
     judge = _judge_for_all(tasks.values())
-    federation = next((task for task in tasks.values() if task.recipe.population.name != "pooled"), None)
+    federation = next((task for task in tasks.values() if task.num_clients > 1), None)
     majority = None
     if judge == "devices" and federation is not None:
         majority = majority_accuracy(federation.population, federation.data.test.y.cpu().numpy())
@@ -128,8 +131,7 @@ def _on_same_devices(recipe: Recipe, federation: Spec) -> Recipe:
     """With a probe, where the recipe's own clients are not exactly the federation's."""
     if recipe.population == federation and not recipe.hold_out:
         return recipe
-    of = "average" if any(spec.name == "evaluate_average" for spec in recipe.server) else "model"
-    probe = Spec("askew.simulate.judge:accuracy_on_devices_of", {"population": str(federation), "of": of})
+    probe = Spec("askew.simulate.judge:accuracy_on_devices_of", {"population": str(federation)})
     return recipe.replace(probes=(*recipe.probes, probe))
 
 

@@ -69,10 +69,10 @@ class Gathering:
         if number not in self.cohorts:
             self.cohorts[number] = Cohort(start.params, self._needs, start.buffers)
             self.observed[number] = dict.fromkeys(i for i, _ in self._observers)
-        weigh = task.server.weigh
-        assert weigh is not None, "check_order saw a piece that averages"
+        examples = torch.tensor(task.population.sizes[clients], dtype=torch.float64)
         scores = torch.tensor(task.pool.scores(self._pool_state, number, clients), dtype=torch.float64)
-        weights = on_device(weigh(torch.tensor(task.population.sizes[clients], dtype=torch.float64), scores), task.device)
+        # A piece that makes the update need not say how clients count; the cohort's mean is then McMahan et al.'s.
+        weights = on_device(task.server.weigh(examples, scores) if task.server.weigh else examples, task.device)
         self.cohorts[number].add(updates, weights, clients, buffers, squares)
         for i, observe in self._observers:
             for k in range(len(clients)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -11,7 +10,6 @@ import numpy as np
 from askew.core.dataset import Source
 from askew.core.population import Population
 from askew.core.probe import Probe, Round, Setting
-from askew.core.transform import add
 from askew.partition import draw
 from askew.simulate.evaluate import Verdict, device_accuracies
 from askew.simulate.loop import Record
@@ -41,7 +39,7 @@ def majority_accuracy(population: Population, test_labels: np.ndarray) -> float:
     return float(np.mean([(test_labels[population.test[k]] == answer).mean() for k, answer in enumerate(answers)]))
 
 
-def accuracy_on_devices_of(population: str, of: Literal["model", "average"] = "model") -> Probe:
+def accuracy_on_devices_of(population: str) -> Probe:
     """Mean accuracy over the devices of a federation that may be another one than that which trains.
 
     The centralised model's own federation is one client that has everything; where data are shared, a client's
@@ -49,17 +47,13 @@ def accuracy_on_devices_of(population: str, of: Literal["model", "average"] = "m
 
     Args:
         population: the scheme, as a recipe writes it; drawn from all training data with the run's own seed.
-        of: "model" judges the model that training goes on from, "average" the plain average of the clients' models,
-            for methods that evaluate that one (`evaluate_average`).
     """
     drawn: list[Population] = []  # a function of the setting, kept so that it is not drawn again in each round
 
     def read(setting: Setting, round: Round, state: Any, gathered: Any) -> tuple[Mapping[str, Any], Any]:
         if not drawn:
             drawn.append(draw(population, Source.of(setting.data), setting.population.seed))
-        judged = round.after
-        if of == "average":
-            judged = replace(judged, params=add(round.before.params, round.cohort.mean))
+        judged = round.evaluated or round.after
         labels = setting.data.test.y.cpu().numpy()
         right = (setting.predict(judged, setting.data.test.x) == setting.data.test.y).cpu().numpy()
         totals = np.bincount(labels, minlength=setting.data.num_classes)

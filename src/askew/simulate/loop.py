@@ -92,7 +92,9 @@ class Simulation:
 
     def view(self, number: int = 0) -> ModelState:
         """The model to evaluate and to use; FedNNNN's differs from the one that training goes on from."""
-        entry = self.models[number]
+        return self._evaluated(self.models[number])
+
+    def _evaluated(self, entry: GlobalModel) -> ModelState:
         return ModelState(self.task.server.view(entry.model.params, entry.chain), entry.model.buffers)
 
     def advance(self) -> Record:
@@ -155,7 +157,7 @@ class Simulation:
         self._check_finite(dict(zip(after, rest, strict=False)))
         record: Record = {"round": self.round + 1, "clients": len(gathering.clients), "train_loss": float(loss)}
         for number, cohort in cohorts.items():
-            record |= self._probe(number, cohort, after[number].model, gathering.observed[number])
+            record |= self._probe(number, cohort, after[number], gathering.observed[number])
         record |= {"bytes_down": len(gathering.jobs) * self._bytes_down, "bytes_up": len(gathering.jobs) * self._bytes_up}
         self.models |= after
         self.round += 1
@@ -257,11 +259,11 @@ class Simulation:
                 result[client][number] = float(mine.mean())
         return result
 
-    def _probe(self, number: int, cohort: Cohort, after: ModelState, gathered: dict[int, Any]) -> Record:
+    def _probe(self, number: int, cohort: Cohort, after: GlobalModel, gathered: dict[int, Any]) -> Record:
         """Probes read the first model under its plain names, further ones with the model's number in front."""
         record: Record = {}
         for i, probe in enumerate(self.task.probes):
-            seen = Round(self.round + 1, self.models[number].model, after, cohort, cohort.clients)
+            seen = Round(self.round + 1, self.models[number].model, after.model, cohort, cohort.clients, self._evaluated(after))
             states = self._probe_states[i]
             state = states[number] if number in states else probe.init(self._setting)
             values, states[number] = probe.read(self._setting, seen, state, gathered.get(i))
@@ -273,9 +275,9 @@ class Simulation:
                                       batch_size=batch_size, round=round)
 
     def _hint(self) -> str:
-        rate = next((spec.args["lr"] for spec in self.task.recipe.step if "lr" in spec.args), None)
+        rate = next((f"{spec.name}.lr is {spec.args['lr']}" for spec in self.task.recipe.step if "lr" in spec.args), None)
         clips = any(spec.name == "clip_gradient" for spec in self.task.recipe.step)
-        return ("lower the learning rate" + (f" (sgd.lr is {rate})" if rate is not None else "")
+        return ("lower the learning rate" + (f" ({rate})" if rate else "")
                 + ("" if clips else ", or clip gradients (clip_gradient(10) before sgd)"))
 
 

@@ -85,8 +85,9 @@ def run(recipe: Recipe, *, data: Dataset | None = None, population: Population |
         the result; on Ctrl-C, what there is so far.
 
     Example:
-        >>> result = askew.run(askew.fedavg(rounds=10))
-        >>> result.accuracy
+        >>> result = askew.run(fedavg(askew.Recipe(rounds=2)))
+        >>> len(result.records), result.accuracy == result.records[-1]["accuracy"]
+        (2, True)
     """
     if out is not None:
         RunFolder.check_free(Path(out), overwrite)

@@ -1,0 +1,38 @@
+"""Examples in docstrings: they run with the tests, and leave no files."""
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+# Kernels in Triton's language cannot be imported where it is not installed (torch for CPUs does not bring it).
+collect_ignore_glob = [] if importlib.util.find_spec("triton") else ["src/askew/*/*_kernels.py"]
+
+
+@pytest.fixture(autouse=True)
+def _examples(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What an example finds without an import: askew, numpy, torch, pieces, methods, and rounds by hand."""
+    if not isinstance(request.node, pytest.DoctestItem):
+        yield
+        return
+    import numpy as np
+    import torch
+
+    import askew
+    import askew.client
+    import askew.recipes
+    import askew.server
+    from askew.core import by_hand
+    from askew.core.transform import chain
+
+    where: Path = request.getfixturevalue("tmp_path")
+    request.getfixturevalue("monkeypatch").chdir(where)
+    names = {"askew": askew, "np": np, "torch": torch, "chain": chain}
+    for module in (askew.recipes, askew.client, askew.server):
+        names |= {name: getattr(module, name) for name in module.__all__}
+    names |= {name: getattr(by_hand, name) for name in ("client_update", "server_context", "server_update")}
+    # A name that the example's own module has is the module's.
+    request.node.dtest.globs = {**names, **request.node.dtest.globs}
+    yield
+    assert not list(where.iterdir()), "an example in a docstring must not write files"
