@@ -345,7 +345,7 @@ class RarelyMixes(nn.Module):
         return self.out(torch.relu(self.one(x)) - F.relu(x - RARE).sum())
 
 
-RARE = 3.2  # above all values of the first four examples, below those of some others: a test makes sure of it
+RARE = 4.0  # above all values of the first four examples, below those of some others: a test makes sure of it
 
 
 def parametrised(how: Callable[[nn.Module], nn.Module]) -> nn.Module:
