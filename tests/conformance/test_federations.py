@@ -8,7 +8,8 @@ import pytest
 import torch
 from conform.federations import FEDERATIONS, of_sizes
 from conform.forms import BATCHED, FORMS, apart, assert_same_training, cases, one_by_one, train
-from conform.networks import CLASSES, data_of, deep_batch_norm
+from conform.modules import CLASSES, deep_batch_norm
+from conform.networks import data_of
 from conform.pieces import normed
 from torch import nn
 
@@ -61,7 +62,7 @@ def test_an_engine_is_used_again_for_cohorts_of_other_sizes(form):
 
 def small_digits():
     digits = askew.data.digits()
-    return Dataset.from_tensors((digits.train.x[:400], digits.train.y[:400]), (digits.test.x[:50], digits.test.y[:50]), name="few digits")
+    return Dataset.from_tensors((digits.train.x[:240], digits.train.y[:240]), (digits.test.x[:50], digits.test.y[:50]), name="few digits")
 
 
 LANES = {
@@ -70,7 +71,8 @@ LANES = {
         {"population": "power_law(clients=5, min_examples=3)", "seed": 4, "step": "sgd(lr=0.02, momentum=0.9)"},
         {"population": "iid(clients=3)", "seed": 5, "fraction": 0.4, "step": "sgd(lr=0.1, momentum=0.3)"}]),
     "batch norm, other numbers of steps": (normed, [
-        {"population": "label_blocks(clients=2)", "hold_out": 0.05}, {"population": "pooled()"}, {"population": "iid(clients=5)", "seed": 2}]),
+        {"population": "label_blocks(clients=2)", "hold_out": 0.05}, {"population": "pooled()"},
+        {"population": "iid(clients=5)", "seed": 2}]),
     "deep batch norm, other numbers of steps": (deep_batch_norm, [
         {"population": "label_blocks(clients=2)", "hold_out": 0.05}, {"population": "pooled()"}]),
 }
@@ -79,7 +81,7 @@ LANES = {
 def lanes_of(name):
     model, variants = LANES[name]
     # At larger rates the deep network is chaotic: weights that differ by 1e-7 end up percents apart.
-    base = askew.Recipe(rounds=2, batch_size=50, model="mlp(hidden=[16])", step=f"sgd(lr={0.1 if model is None else 0.005}, momentum=0.5)")
+    base = askew.Recipe(rounds=2, batch_size=30, model="mlp(hidden=[16])", step=f"sgd(lr={0.1 if model is None else 0.005}, momentum=0.5)")
     return [base.replace(**variant) for variant in variants], model() if model else None
 
 
@@ -136,12 +138,12 @@ def test_a_sweep_gives_what_each_recipe_gives_alone(name, engine):
     assert_same_models(name, [(o.result.model, o.result.model, o.result.records[-1]) for o in outcomes])
 
 
-@pytest.mark.parametrize(("name", "form"), cases(["10", "20"], forms=["eager", "graphed", "graphed, two at a time", "compiled"]))
+@pytest.mark.parametrize(("name", "form"), cases(["20 layers"], forms=["eager", "graphed", "graphed, two at a time", "compiled"]))
 def test_deep_batch_norm_with_unequal_steps(name, form):
     """Clients that have finished stand idle beside others: what their empty batches give must stay finite."""
     data = small_digits()
-    recipe = askew.Recipe(batch_size=16, epochs=2, step="sgd(lr=0.005)")
-    task = build_task(recipe, data=data, population=of_sizes(data, [16, 128, 48, 90]), model=deep_batch_norm(int(name)))
+    recipe = askew.Recipe(batch_size=16, step="sgd(lr=0.005)")
+    task = build_task(recipe, data=data, population=of_sizes(data, [16, 96, 48, 60]), model=deep_batch_norm(int(name.split()[0])))
     got, expected = train(FORMS[form], task), one_by_one(task)
     for client in expected:
         assert apart(got[client].update, expected[client].update) < 5e-3

@@ -8,8 +8,9 @@ from functools import cache
 import pytest
 import torch
 from conform.federations import of_sizes
-from conform.forms import FORMS, apart, assert_same_training, cases, one_by_one, train
-from conform.networks import NETWORKS, RARE, build, data_of
+from conform.forms import FORMS, LONG, apart, assert_same_training, cases, one_by_one, train
+from conform.modules import RARE
+from conform.networks import NETWORKS, build, data_of
 
 import askew
 from askew.simulate.batched import CannotBatch
@@ -18,11 +19,14 @@ from askew.simulate.task import build_task
 # B = 4, E = 2: 2 to 6 steps, last batches of 1 to 4 examples; where a lone example has no statistics, of 2 to 4.
 SIZES = {True: [9, 4, 12, 6, 7], False: [11, 4, 12, 6, 7]}
 COMPILED = ["resnet, batch norm", "vit", "lstm"]
+# CI leaves to the long run what the random networks and the recipes show as well.
+TRIED = ["parallel", "eager", "graphed", *(["graphed, two at a time"] if LONG else []), "compiled"]
+LOW = ["graphed", *(["eager"] if LONG else [])]
 MUST_BATCH = [name for name, network in NETWORKS.items() if network.batched]
 
 
-def recipe_of(name):
-    return askew.Recipe(batch_size=4, epochs=2, rounds=2, step=f"sgd(lr={NETWORKS[name].lr}, momentum=0.5)")
+def recipe_of(name, epochs=2):
+    return askew.Recipe(batch_size=4, epochs=epochs, rounds=1, step=f"sgd(lr={NETWORKS[name].lr}, momentum=0.5)")
 
 
 def inputs_of(name):
@@ -49,7 +53,7 @@ def low_precision(name):
 
 @cache
 def reference_run(name):
-    return askew.run(recipe_of(name), engine="sequential", **inputs_of(name))
+    return askew.run(recipe_of(name, epochs=1), engine="sequential", **inputs_of(name))
 
 
 def test_a_rare_value_is_rare():
@@ -60,18 +64,17 @@ def test_a_rare_value_is_rare():
 
 
 @pytest.mark.parametrize(("name", "form"), cases([n for n, net in NETWORKS.items() if net.batched is not False],
-                                                 forms=["parallel", "eager", "graphed", "graphed, two at a time", "compiled"],
-                                                 compiled=COMPILED))
+                                                 forms=TRIED, compiled=COMPILED))
 def test_each_client_trains_as_it_does_alone(name, form):
     expected = reference(name)
     with torch.random.fork_rng(devices=[]):
         task = task_of(name)
         try:
             got = train(FORMS[form], task)
-        except CannotBatch as reason:
-            assert NETWORKS[name].batched is None, f"the vectorised engine must take it: {reason}"
-            assert "\n" not in str(reason)
-            return
+        except CannotBatch:
+            if NETWORKS[name].batched:
+                raise
+            return  # what then happens is what the next test is about
     assert_same_training(got, expected)
 
 
@@ -83,11 +86,11 @@ def weights(result):
     (name, engine) for name, network in NETWORKS.items() for engine in ("vectorised", "parallel", "auto")
     if engine == "vectorised" or not network.batched])
 def test_an_engine_that_cannot_take_a_network_falls_back_with_one_line(name, engine):
-    """Two rounds by name: the reference's weights, on whatever engine; another engine than asked for says why, once."""
+    """A round by name: the reference's weights, on whatever engine; another engine than asked for says why, once."""
     expected = reference_run(name)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        result = askew.run(recipe_of(name), engine=engine, **inputs_of(name))
+        result = askew.run(recipe_of(name, epochs=1), engine=engine, **inputs_of(name))
     said = [str(w.message) for w in caught if issubclass(w.category, UserWarning) and "sequential" in str(w.message)]
     used = result.simulation.engine.name
     if engine != "auto":
@@ -101,7 +104,7 @@ def test_an_engine_that_cannot_take_a_network_falls_back_with_one_line(name, eng
     assert result.records[-1]["loss"] == pytest.approx(expected.records[-1]["loss"], rel=1e-3)
 
 
-@pytest.mark.parametrize("form", ["eager", "graphed"])
+@pytest.mark.parametrize("form", LOW)
 @pytest.mark.parametrize("name", [name for name in MUST_BATCH if NETWORKS[name].bf16])
 def test_bf16_stays_near(name, form):
     """8 bits of mantissa: as near to fp32 as torch's autocast brings the same network one by one, and not fp32 itself."""

@@ -29,8 +29,8 @@ def check(number, forms):
             for form in forms:
                 assert_same_training(train(FORMS[form], task, clients), expected)
         except Exception as error:
-            raise AssertionError(f"ASKEW_CASE={number} pytest tests/conformance/test_random_networks.py   # {type(error).__name__}: {error}\n"
-                                 f"{made}") from error
+            again = f"ASKEW_CASE={number} pytest tests/conformance/test_random_networks.py"
+            raise AssertionError(f"{again}   # {type(error).__name__}: {error}\n{made}") from error
 
 
 @pytest.mark.parametrize("number", CASES)

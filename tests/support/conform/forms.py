@@ -113,14 +113,14 @@ def assert_same_training(got: Mapping[int, Trained], reference: Mapping[int, Tra
         assert whole > 0, f"client {client} has not moved: nothing is compared"
         for name, v in expected.update.items():
             assert got[client].update[name].dtype == v.dtype, name
-            apart = float((got[client].update[name].double() - v.double()).norm())
-            assert apart <= tolerance * float(v.double().norm()) + 2e-5 * whole, (
-                f"client {client}: {name} is {apart / max(1e-30, float(v.double().norm())):.2g} of its length apart ({apart / whole:.2g} of "
-                "the whole update's)")
+            own, error = float(v.double().norm()), float((got[client].update[name].double() - v.double()).norm())
+            assert error <= tolerance * own + 2e-5 * whole, (f"client {client}: {name} is {error / max(1e-30, own):.2g} of its length "
+                                                             f"apart ({error / whole:.2g} of the whole update's)")
         assert got[client].buffers.keys() == expected.buffers.keys()
         for name, v in expected.buffers.items():
             assert got[client].buffers[name].dtype == v.dtype, name
-            torch.testing.assert_close(got[client].buffers[name], v, atol=1e-4, rtol=tolerance, msg=lambda m, c=client, n=name: f"{c} {n} {m}")
+            torch.testing.assert_close(got[client].buffers[name], v, atol=1e-4, rtol=tolerance,
+                                       msg=lambda text, client=client, name=name: f"client {client}: {name}: {text}")
         assert got[client].loss == pytest.approx(expected.loss, rel=tolerance, abs=1e-5)
 
 

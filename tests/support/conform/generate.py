@@ -158,7 +158,8 @@ class Writer:
             elif kind == "drop":
                 layers.append(draw.choice([nn.Dropout, nn.Dropout2d])(draw.choice([0.1, 0.3])))
             elif kind == "residual":
-                layers.append(Add(nn.Sequential(nn.Conv2d(channels, channels, 3, padding=1), self.image_norm(channels, size), activation(draw))))
+                body = [nn.Conv2d(channels, channels, 3, padding=1), self.image_norm(channels, size), activation(draw)]
+                layers.append(Add(nn.Sequential(*body)))
             else:
                 layers.append(activation(draw))
         if draw.random() < 0.3:
@@ -171,7 +172,8 @@ class Writer:
             self.normed = True
             return nn.BatchNorm2d(channels)
         if kind == "group":
-            return nn.GroupNorm(self.draw.choice([g for g in (1, 2, channels) if channels % g == 0 and channels // g * size * size > 1]), channels)
+            groups = [g for g in (1, 2, channels) if channels % g == 0 and channels // g * size * size > 1]
+            return nn.GroupNorm(self.draw.choice(groups), channels)
         return nn.LayerNorm([channels, size, size]) if kind == "layer" else nn.LocalResponseNorm(3)
 
     def sequences(self, steps: int, width: int, depth: int) -> list[nn.Module]:

@@ -28,8 +28,8 @@ def write_all(folder: Path) -> None:
     _cifar(folder / "cifar-10-batches-bin", generator)
     _speech(folder / "speech_commands_v0.01")
     weights = torch.Generator().manual_seed(0)
-    save_file({name: torch.randn(shape, generator=weights) * 0.1 for name, shape in
-               (("fc1.weight", (16, 64)), ("fc1.bias", (16,)), ("fc2.weight", (10, 16)), ("fc2.bias", (10,)))}, folder / "start.safetensors")
+    shapes = {"fc1.weight": (16, 64), "fc1.bias": (16,), "fc2.weight": (10, 16), "fc2.bias": (10,)}
+    save_file({name: torch.randn(shape, generator=weights) * 0.1 for name, shape in shapes.items()}, folder / "start.safetensors")
 
 
 def _mnist(folder: Path, generator: np.random.Generator) -> None:

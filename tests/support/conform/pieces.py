@@ -120,7 +120,8 @@ def adam_from_one(lr: float = 0.01, beta1: float = 0.9, beta2: float = 0.99) -> 
         m = {name: beta1 * state["m"][name] + (1 - beta1) * g for name, g in u.items()}
         v = {name: beta2 * state["v"][name] + (1 - beta2) * g * g for name, g in u.items()}
         p1, p2 = state["powers"][0] * beta1, state["powers"][1] * beta2
-        step = {name: -lr * (m[name] / (1 - p1)) / ((v[name] / (1 - p2)).sqrt() + 1e-2) for name in u}  # a larger eps: gradients of rounding stay small
+        # A large eps, so that gradients of mere rounding (of a bias before BatchNorm) stay small.
+        step = {name: -lr * (m[name] / (1 - p1)) / ((v[name] / (1 - p2)).sqrt() + 1e-2) for name in u}
         return step, {"m": m, "v": v, "powers": (p1, p2)}
 
     return Transform(update, init, acts_on="source")
@@ -185,7 +186,8 @@ RECIPES = {
     "state that starts at 1": (UNEQUAL.replace(step=["adam_from_one()"]), None),
     "state that starts at the weights": (UNEQUAL.replace(step=["pull_to_first()"]), None),
     "state that counts": (UNEQUAL.replace(step=["step_by_count()"]), None),
-    "state that starts at 1 behind a clip, two epochs": (UNEQUAL.replace(step=["clip_gradient(0.5)", "adam_from_one(lr=0.005)"], epochs=2), None),
+    "state that starts at 1 behind a clip, two epochs": (
+        UNEQUAL.replace(step=["clip_gradient(0.5)", "adam_from_one(lr=0.005)"], epochs=2), None),
     "quantised updates": (UNEQUAL.replace(upload=["quantize(bits=12, what='update')"]), None),
     "fednnnn": (fednnnn(UNEQUAL), None),
     "ozdayi's combination": (ozdayi_combination(UNEQUAL), None),
