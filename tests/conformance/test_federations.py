@@ -44,7 +44,7 @@ def reference(name):
     return one_by_one(task, task.sample(1))
 
 
-@pytest.mark.parametrize(("name", "form"), cases(FEDERATIONS, compiled=["unequal sizes and steps"]))
+@pytest.mark.parametrize(("name", "form"), cases(FEDERATIONS))
 def test_each_client_trains_as_it_does_alone(name, form):
     """The clients that round 2 samples, with dropout, noise and momentum of their own."""
     task = task_of(name)

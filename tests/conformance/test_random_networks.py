@@ -14,7 +14,7 @@ from conform.generate import case
 from torch import nn
 
 CASES = [int(os.environ["ASKEW_CASE"])] if "ASKEW_CASE" in os.environ else range(200 if LONG else 20)
-COMPILED = range(0, 200, 20) if LONG else ()
+COMPILED = range(0, 200, 20) if LONG and COMPILES else ()  # to compile takes many seconds for each
 
 
 def check(number, forms):
@@ -35,14 +35,7 @@ def check(number, forms):
 
 @pytest.mark.parametrize("number", CASES)
 def test_a_random_network_trains_as_it_does_one_by_one(number):
-    check(number, ["eager", "graphed", "graphed, two at a time"])
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not COMPILES, reason="torch compiles for CPUs with g++ and Python's headers, which are not installed")
-@pytest.mark.parametrize("number", COMPILED)
-def test_a_random_network_compiled(number):
-    check(number, ["compiled"])
+    check(number, ["eager", "graphed", "graphed, two at a time", *(["compiled"] if number in COMPILED else [])])
 
 
 def test_a_number_makes_the_same_case_again_and_another_one_another():
