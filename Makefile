@@ -1,13 +1,14 @@
 # make setup   a virtual environment in .venv with askew in it
 # make demo    set up, then run the default job
 # make test    set up, then lint, type-check and run all tests
+# make long    the long run: 200 random networks, every form compiled (an hour or more)
 # make papers  write docs/papers and the README's summary from results/
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: setup demo test fast lint papers clean
+.PHONY: setup demo test fast long lint papers clean
 
 setup: $(VENV)/.installed
 
@@ -27,6 +28,9 @@ test: lint
 
 fast: setup
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -q -m 'not slow'
+
+long: setup
+	ASKEW_LONG=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -q tests/conformance tests/kernels
 
 lint: setup
 	$(BIN)/ruff check .

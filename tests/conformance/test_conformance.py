@@ -7,49 +7,26 @@ from dataclasses import replace
 
 import pytest
 import torch
-import torch.nn.functional as F
-from torch import nn
+from conform.pieces import PIECES, RECIPES, UNEQUAL
 
 import askew
 from askew.core import registry, rng
 from askew.core.cohort import Cohort
 from askew.core.transform import Context, add
-from askew.recipes import fedcd, fednnnn, ozdayi_combination, projected
+from askew.recipes import projected
 from askew.simulate.engines import ENGINES
 
-# kind -> name -> calls to try. A new piece joins by one line here.
-PIECES = {
-    "client": {
-        "add_gradient_noise": ["add_gradient_noise(std=0.1)", "add_gradient_noise(std=0.0)"],
-        "add_proximal": ["add_proximal(mu=0.5)"],
-        "clip_gradient": ["clip_gradient(length=0.5)", "clip_gradient(length=inf)"],
-        "project_to_ball": ["project_to_ball(radius=1.0)", "project_to_ball(radius=1.0, centre='start')",
-                            "project_to_ball(radius=inf)"],
-        "sgd": ["sgd(lr=0.1)", "sgd(lr=0.1, momentum=0.9, weight_decay=0.01, lr_decay=0.9, lr_drops=[1, 2])",
-                "sgd(lr=0.1, momentum=0.9, nesterov=True)"],
-    },
-    "upload": {"quantize": ["quantize(bits=4)", "quantize(bits=4, what='update')", "quantize(bits=32)"],
-               "quantize_at_random": ["quantize_at_random(bits=4)", "quantize_at_random(bits=32)"]},
-    "server": {
-        "evaluate_average": ["evaluate_average()"],
-        "mask_by_sign_agreement": ["mask_by_sign_agreement(theta=2.0)",
-                                   "mask_by_sign_agreement(theta=2.0, literal=True)"],
-        "mean": ["mean()", "mean(weights='uniform')", "mean(weights='score')"],
-        "momentum": ["momentum(beta=0.9)", "momentum(beta=0.9, nesterov=True)"],
-        "quantize": ["quantize(bits=4)"],
-        "rescale_to_mean_norm": ["rescale_to_mean_norm(beta=0.7)", "rescale_to_mean_norm(per='layer')"],
-        "scale": ["scale(lr=0.5)"],
-        "train_on_server": ["train_on_server(epochs=2)"],
-    },
-    "pool": {"clone_and_delete": ["clone_and_delete(milestones=[1, 2])"], "single_model": ["single_model()"]},
-}
 TRANSFORMS = [(kind, call) for kind in ("client", "upload", "server")
               for calls in PIECES[kind].values() for call in calls]
 LOCAL = [(kind, call) for kind, call in TRANSFORMS if kind != "server"]
 SHAPES = {"a": (2, 3), "b": (4,), "c": ()}
 
 
-@pytest.mark.parametrize("kind", PIECES)
+def test_no_kind_is_missing_from_the_table():
+    assert set(PIECES) == set(registry.KINDS)
+
+
+@pytest.mark.parametrize("kind", registry.KINDS)
 def test_no_piece_is_missing_from_the_table(kind):
     ours = {name for name in registry.names(kind) if registry.find(kind, name).__module__.startswith("askew.")}
     assert ours == set(PIECES[kind])
@@ -222,72 +199,7 @@ def test_pools_are_consistent_and_their_state_survives_a_checkpoint(call):
     assert pool.metrics(rest, [0, 0, 1, 1]) == pool.metrics(whole, [0, 0, 1, 1])
 
 
-class Normed(nn.Module):
-    """Convolution, BatchNorm, dropout: what is hard to batch."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv, self.norm = nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4)
-        self.drop, self.out = nn.Dropout(0.25), nn.Linear(64, 10)
-
-    def forward(self, x):
-        return self.out(self.drop(F.max_pool2d(F.relu(self.norm(self.conv(x))), 2).flatten(1)))
-
-
-def normed():
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(1)
-        return Normed()
-
-
-UNEQUAL = askew.Recipe(population="power_law(clients=6, exponent=1.0, min_examples=20)", rounds=3, batch_size=32,
-                       fraction=0.7, model="mlp(hidden=[16])")
-RECIPES = {
-    "fedavg, equal clients": (askew.Recipe(rounds=3), None),
-    "unequal clients, several epochs": (UNEQUAL.replace(epochs=2), None),
-    "one batch a client": (UNEQUAL.replace(batch_size=0), None),
-    "client momentum, decay, proximal term": (
-        UNEQUAL.replace(step=["add_proximal(0.1)",
-                              "sgd(lr=0.1, momentum=0.9, weight_decay=0.01, lr_decay=0.9, lr_drops=[2])"]), None),
-    "projection and noise": (projected(UNEQUAL, radius=3.0, noise=0.01), None),
-    "projection around the start": (projected(UNEQUAL, radius=0.5, centre="start"), None),
-    "quantised updates": (UNEQUAL.replace(upload=["quantize(bits=12, what='update')"]), None),
-    "fednnnn": (fednnnn(UNEQUAL), None),
-    "ozdayi's combination": (ozdayi_combination(UNEQUAL), None),
-    "fedcd": (fedcd(UNEQUAL, milestones=[1, 2], bits=16), None),
-    "convolution": (UNEQUAL.replace(model="small_cnn()"), None),
-    "augmentation": (UNEQUAL.replace(preprocess=["random_crop(padding=1)", "random_flip()"]), None),
-    "batchnorm and dropout": (UNEQUAL, normed),
-}
 NEEDS = {"ray": "ray"}  # engine -> package that it is an extra of
-
-
-@pytest.mark.parametrize("engine", [name for name in ENGINES if name != "sequential"])
-@pytest.mark.parametrize("name", RECIPES)
-def test_every_engine_equals_the_sequential_one(name, engine):
-    """Three rounds: weights within a relative difference of 1e-4, and what is recorded of them."""
-    if engine in NEEDS:
-        pytest.importorskip(NEEDS[engine])
-    recipe, model = RECIPES[name]
-    own = {"model": model()} if model else {}
-    reference = askew.run(recipe, engine="sequential", **own)
-    other = askew.run(recipe, engine=engine, **own)
-    assert other.simulation.engine.name == engine
-    assert set(other.simulation.models) == set(reference.simulation.models)
-    for number, entry in reference.simulation.models.items():
-        mine, theirs = other.simulation.models[number].model, entry.model
-        assert (mine.params.keys(), mine.buffers.keys()) == (theirs.params.keys(), theirs.buffers.keys())
-        for key, v in theirs.params.items():
-            assert float((mine.params[key] - v).norm() / v.norm()) < 1e-4, (number, key)
-        for key, v in theirs.buffers.items():
-            torch.testing.assert_close(mine.buffers[key], v, atol=1e-4, rtol=1e-4)
-    for mine, theirs in zip(other.records, reference.records, strict=True):
-        assert mine.keys() == theirs.keys()
-        assert mine["train_loss"] == pytest.approx(theirs["train_loss"], rel=1e-3)
-        assert mine["loss"] == pytest.approx(theirs["loss"], rel=1e-3)
-        assert mine["accuracy"] == pytest.approx(theirs["accuracy"], abs=0.01)
-        for exact in ("round", "clients", "bytes_up", "bytes_down"):
-            assert mine[exact] == theirs[exact]
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -256,7 +256,13 @@ def _is_client_form(layer: nn.Module) -> bool:
 
 
 def _client_form(layer: nn.Module, axis: int) -> nn.Module:
-    return layer if _is_client_form(layer) else FORMS[type(layer)](layer, axis)
+    if _is_client_form(layer):
+        return layer
+    made = FORMS[type(layer)](layer, axis)
+    for name, value in vars(layer).items():  # a `forward` of the network's own may read its sizes
+        if not name.startswith("_") and not hasattr(made, name) and isinstance(value, int | float | str | tuple | None):
+            setattr(made, name, value)
+    return made
 
 
 def _image(value: Any, row: int) -> tuple[int, int]:

@@ -133,7 +133,7 @@ class GraphedSteps:
             if not self.compiled:
                 raise
             warnings.warn(f"torch.compile fails for this network ({first_line(error)}); it is run as it is, which takes longer",
-                          RuntimeWarning, stacklevel=2)
+                          UserWarning, stacklevel=2)
             self.compiled = False
             self._inputs, self._forward = self._plain
             self._fill, self._subtract = _fill, _subtract

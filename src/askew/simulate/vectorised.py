@@ -132,14 +132,14 @@ class Vectorised:
         """Train the next chunk in a plainer way: without graphs, then one client after the other."""
         plainer = "without CUDA graphs" if self._steps is not None else "one client after the other"
         warnings.warn(f"engine vectorised: {type(self.task.module).__name__} cannot be trained as asked ({first_line(error)}); "
-                      f"it goes on {plainer}, which takes longer", RuntimeWarning, stacklevel=2)
+                      f"it goes on {plainer}, which takes longer", UserWarning, stacklevel=2)
         self._one_by_one = self._steps is None
         self._steps = None
 
     def _take_fewer(self, clients: int) -> None:
         fewer = self.chunk_jobs = self._planner.chunk_jobs = clients // 2
         warnings.warn(f"engine vectorised: {clients} clients at once do not fit the memory of the device; {fewer} at a time from now on",
-                      RuntimeWarning, stacklevel=2)
+                      UserWarning, stacklevel=2)
         if self._steps is not None:
             self._steps.free()
         gc.collect()

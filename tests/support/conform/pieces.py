@@ -1,0 +1,225 @@
+"""Every registered piece of every kind with calls to try, and recipes that put pieces together."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import askew
+from askew.core import registry
+from askew.core.recipe import Recipe
+from askew.core.registry import piece
+from askew.core.transform import Context, Params, State, Transform
+from askew.recipes import fedcd, fednnnn, ozdayi_combination, projected
+
+# kind -> name -> calls to try. A new piece joins by one line here; `{files}` is a folder of small files (see `loaders`).
+PIECES: dict[str, dict[str, list[str]]] = {
+    "data": {
+        "cifar10": ["cifar10()"],
+        "digits": ["digits()"],
+        "image_folder": ["image_folder(path='{files}/images')", "image_folder(path='{files}/images', size=2, test_fraction=0.5)"],
+        "mnist": ["mnist()"],
+        "npz": ["npz(path='{files}/arrays.npz')"],
+        "speech_commands": ["speech_commands()", "speech_commands(validation='train')"],
+        "table": ["table(path='{files}/rows.csv', label='kind')", "table(path='{files}/rows.csv', label='kind', client='owner')"],
+    },
+    "partition": {
+        "classes_per_client": ["classes_per_client(clients=5, classes=2)", "classes_per_client(clients=5, classes=2, equal_sizes=True)"],
+        "dirichlet": ["dirichlet(clients=5, alpha=0.5)", "dirichlet(clients=5, alpha=1.0, examples_per_client=20, prior='uniform')"],
+        "dirichlet_per_class": ["dirichlet_per_class(clients=5, alpha=0.5)",
+                                "dirichlet_per_class(clients=5, alpha=0.5, min_examples=1, balance=True)"],
+        "emd": ["emd(clients=10, emd=1.0)"],
+        "hierarchical": ["hierarchical(clients=10)", "hierarchical(clients=10, examples=30)"],
+        "hypergeometric": ["hypergeometric(clients=12)", "hypergeometric(clients=12, examples=30)"],
+        "iid": ["iid(clients=5)", "iid(clients=5, stratified=False)"],
+        "label_blocks": ["label_blocks(clients=5)"],
+        "natural": ["natural()", "natural(clients=3)", "natural(min_examples=60)"],
+        "pooled": ["pooled()"],
+        "power_law": ["power_law(clients=5)", "power_law(clients=5, exponent=0.7, classes=3, min_examples=2)"],
+        "shards": ["shards(clients=5, shards_per_client=2)", "shards(clients=5, shards_per_client=2, distinct=True)"],
+    },
+    "preprocess": {
+        "normalise": ["normalise()", "normalise(mean=0.5, std=0.25)"],
+        "random_crop": ["random_crop(padding=1)"],
+        "random_flip": ["random_flip()"],
+        "tf_cifar": ["tf_cifar(size=6)"],
+    },
+    "model": {
+        "fedcd_cnn": ["fedcd_cnn()"],
+        "fednnnn_cifar_cnn": ["fednnnn_cifar_cnn()"],
+        "fednnnn_mnist_cnn": ["fednnnn_mnist_cnn()"],
+        "hello_edge_cnn": ["hello_edge_cnn()", "hello_edge_cnn(batch_norm=False, dropout=0.3)"],
+        "mcmahan_cifar_cnn": ["mcmahan_cifar_cnn()", "mcmahan_cifar_cnn(init='torch')"],
+        "mcmahan_mnist_cnn": ["mcmahan_mnist_cnn()"],
+        "mlp": ["mlp()", "mlp(hidden=[16, 8])"],
+        "resnet20_fixup": ["resnet20_fixup()"],
+        "small_cnn": ["small_cnn()"],
+    },
+    "client": {
+        "add_gradient_noise": ["add_gradient_noise(std=0.1)", "add_gradient_noise(std=0.0)"],
+        "add_proximal": ["add_proximal(mu=0.5)"],
+        "clip_gradient": ["clip_gradient(length=0.5)", "clip_gradient(length=inf)"],
+        "project_to_ball": ["project_to_ball(radius=1.0)", "project_to_ball(radius=1.0, centre='start')",
+                            "project_to_ball(radius=inf)"],
+        "sgd": ["sgd(lr=0.1)", "sgd(lr=0.1, momentum=0.9, weight_decay=0.01, lr_decay=0.9, lr_drops=[1, 2])",
+                "sgd(lr=0.1, momentum=0.9, nesterov=True)"],
+    },
+    "upload": {"quantize": ["quantize(bits=4)", "quantize(bits=4, what='update')", "quantize(bits=32)"],
+               "quantize_at_random": ["quantize_at_random(bits=4)", "quantize_at_random(bits=32)"]},
+    "server": {
+        "evaluate_average": ["evaluate_average()"],
+        "mask_by_sign_agreement": ["mask_by_sign_agreement(theta=2.0)",
+                                   "mask_by_sign_agreement(theta=2.0, literal=True)"],
+        "mean": ["mean()", "mean(weights='uniform')", "mean(weights='score')"],
+        "momentum": ["momentum(beta=0.9)", "momentum(beta=0.9, nesterov=True)"],
+        "quantize": ["quantize(bits=4)"],
+        "rescale_to_mean_norm": ["rescale_to_mean_norm(beta=0.7)", "rescale_to_mean_norm(per='layer')"],
+        "scale": ["scale(lr=0.5)"],
+        "train_on_server": ["train_on_server(epochs=2)"],
+    },
+    "pool": {"clone_and_delete": ["clone_and_delete(milestones=[1, 2])"], "single_model": ["single_model()"]},
+    "start": {
+        "pretrained": ["pretrained(path='{files}/start.safetensors')"],
+        "random": ["random()"],
+        "warm_up": ["warm_up(until=1.0, epochs=2)", "warm_up(until=0.5, epochs=3, on='everyone', batch_size=64)"],
+    },
+    "probe": {
+        "hypothesis_conflicts": ["hypothesis_conflicts(inputs=50)"],
+        "sign_cancellation": ["sign_cancellation()", "sign_cancellation(theta=2.0, per='layer')"],
+        "update_norms": ["update_norms()", "update_norms(per='layer')"],
+        "weight_divergence": ["weight_divergence()", "weight_divergence(per='tensor')", "weight_divergence(per='group')"],
+    },
+    "method": {
+        "centralised": ["centralised()"],
+        "data_sharing": ["data_sharing(alpha=0.5)"],
+        "fedavg": ["fedavg()"],
+        "fedavgm": ["fedavgm(beta=0.5)"],
+        "fedcd": ["fedcd(milestones=[1], bits=16)"],
+        "fednnnn": ["fednnnn()"],
+        "fedprox": ["fedprox(mu=0.1)"],
+        "norm_norm": ["norm_norm()"],
+        "ozdayi_combination": ["ozdayi_combination()"],
+        "projected": ["projected(radius=3.0, noise=0.01)"],
+        "server_momentum": ["server_momentum()"],
+        "server_training": ["server_training()"],
+        "sign_agreement": ["sign_agreement()"],
+    },
+}
+
+
+@piece("client")
+def adam_from_one(lr: float = 0.01, beta1: float = 0.9, beta2: float = 0.99) -> Transform:
+    """Adam that carries beta^t along in its state: 1 before the first step, as bias correction wants it."""
+
+    def init(params: Params) -> State:
+        first, second = ({name: torch.zeros_like(v) for name, v in params.items()} for _ in range(2))
+        one = next(iter(params.values())).new_ones(())
+        return {"m": first, "v": second, "powers": (one, one.clone())}
+
+    def update(u: Params, state: State, ctx: Context) -> tuple[Params, State]:
+        m = {name: beta1 * state["m"][name] + (1 - beta1) * g for name, g in u.items()}
+        v = {name: beta2 * state["v"][name] + (1 - beta2) * g * g for name, g in u.items()}
+        p1, p2 = state["powers"][0] * beta1, state["powers"][1] * beta2
+        # A large eps, so that gradients of mere rounding (of a bias before BatchNorm) stay small.
+        step = {name: -lr * (m[name] / (1 - p1)) / ((v[name] / (1 - p2)).sqrt() + 1e-2) for name in u}
+        return step, {"m": m, "v": v, "powers": (p1, p2)}
+
+    return Transform(update, init, acts_on="source")
+
+
+@piece("client")
+def pull_to_first(lr: float = 0.1, strength: float = 0.2) -> Transform:
+    """SGD with a pull to the weights that its state was given at the start, coordinate by coordinate."""
+
+    def update(u: Params, state: State, ctx: Context) -> tuple[Params, State]:
+        return {name: -lr * (g + strength * (ctx.params[name] - state[name] + 0.01)) for name, g in u.items()}, state
+
+    return Transform(update, lambda params: {name: v.clone() for name, v in params.items()}, acts_on="source", elementwise=True)
+
+
+@piece("client")
+def step_by_count(lr: float = 0.1) -> Transform:
+    """SGD with a rate of lr / t, where t is counted in the state from 1 on, as whole numbers."""
+
+    def init(params: Params) -> State:
+        return {"t": torch.ones((), dtype=torch.int64, device=next(iter(params.values())).device)}
+
+    def update(u: Params, state: State, ctx: Context) -> tuple[Params, State]:
+        return {name: -lr / state["t"] * g for name, g in u.items()}, {"t": state["t"] + 1}
+
+    return Transform(update, init, acts_on="source")
+
+
+class Normed(nn.Module):
+    """Convolution, BatchNorm, dropout: what is hard to batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4)
+        self.drop, self.out = nn.Dropout(0.25), nn.Linear(64, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out(self.drop(F.max_pool2d(F.relu(self.norm(self.conv(x))), 2).flatten(1)))
+
+
+def normed() -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        return Normed()
+
+
+UNEQUAL = askew.Recipe(population="power_law(clients=6, exponent=1.0, min_examples=20)", rounds=3, batch_size=32,
+                       fraction=0.7, model="mlp(hidden=[16])")
+# name -> (recipe, network in place of the recipe's)
+RECIPES = {
+    "fedavg, equal clients": (askew.Recipe(rounds=3), None),
+    "unequal clients, several epochs": (UNEQUAL.replace(epochs=2), None),
+    "one batch a client": (UNEQUAL.replace(batch_size=0), None),
+    "one client a round": (UNEQUAL.replace(fraction=0.1), None),
+    "one client": (UNEQUAL.replace(population="pooled()", batch_size=100), None),
+    "client momentum, decay, proximal term": (
+        UNEQUAL.replace(step=["add_proximal(0.1)",
+                              "sgd(lr=0.1, momentum=0.9, weight_decay=0.01, lr_decay=0.9, lr_drops=[2])"]), None),
+    "clipped gradients, momentum": (UNEQUAL.replace(step=["clip_gradient(0.5)", "sgd(lr=0.05, momentum=0.9, nesterov=True)"]), None),
+    "projection and noise": (projected(UNEQUAL, radius=3.0, noise=0.01), None),
+    "projection around the start": (projected(UNEQUAL, radius=0.5, centre="start"), None),
+    "state that starts at 1": (UNEQUAL.replace(step=["adam_from_one()"]), None),
+    "state that starts at the weights": (UNEQUAL.replace(step=["pull_to_first()"]), None),
+    "state that counts": (UNEQUAL.replace(step=["step_by_count()"]), None),
+    "state that starts at 1 behind a clip, two epochs": (
+        UNEQUAL.replace(step=["clip_gradient(0.5)", "adam_from_one(lr=0.005)"], epochs=2), None),
+    "quantised updates": (UNEQUAL.replace(upload=["quantize(bits=12, what='update')"]), None),
+    "fednnnn": (fednnnn(UNEQUAL), None),
+    "ozdayi's combination": (ozdayi_combination(UNEQUAL), None),
+    "fedcd": (fedcd(UNEQUAL, milestones=[1, 2], bits=16), None),
+    "convolution": (UNEQUAL.replace(model="small_cnn()"), None),
+    "augmentation": (UNEQUAL.replace(preprocess=["random_crop(padding=1)", "random_flip()"]), None),
+    "batchnorm and dropout": (UNEQUAL, normed),
+    "batchnorm, dropout and a state that starts at 1": (UNEQUAL.replace(step=["adam_from_one(lr=0.001)"]), normed),
+}
+
+
+def recipe_with(kind: str, call: str) -> Recipe:
+    """Two rounds of a small recipe that has this piece in its place."""
+    base = UNEQUAL.replace(rounds=2, hold_out=0.2)
+    if kind == "preprocess":
+        return base.replace(preprocess=[call], model="small_cnn()")
+    if kind == "client":
+        place = registry.build(kind, call).acts_on
+        sgd = "sgd(lr=0.1)"
+        return base.replace(step={"raw": [call, sgd], "source": [call], "update": [sgd, call]}[place])
+    if kind == "server" and call.startswith("mean("):
+        return fedcd(base, milestones=[1], bits=16).replace(server=[call]) if "score" in call else base.replace(server=[call])
+    if kind == "server":
+        return base.replace(server=["mean()", call])
+    if kind == "upload":
+        return base.replace(upload=[call])
+    if kind == "pool":
+        return base.replace(pool=call, validation=0.2)
+    if kind == "start":
+        return base.replace(start=call)
+    if kind == "probe":
+        return base.replace(probes=[call])
+    assert kind == "method", kind
+    return registry.build(kind, call, base=base.replace(hold_out=0.0))
