@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -95,7 +96,8 @@ def run(recipe: Recipe, *, data: Dataset | None = None, population: Population |
         simulation = Simulation(task, make_engine(engine, task, precision))
         folder = None
         if out is not None:
-            environment = describe_environment(device, engine=simulation.engine.name, precision=precision, data_dir=data_dir,
+            environment = describe_environment(device, engine=simulation.engine.name, training_threads=simulation.threads.training,
+                                               precision=precision, data_dir=data_dir,
                                                replaced=types_of(data=data, population=population, model=model))
             folder = RunFolder.create(Path(out), recipe, environment, overwrite)
         return _drive(Running(simulation, recipe, folder), on_round)
@@ -146,7 +148,13 @@ class Running:
 
     @classmethod
     def from_checkpoint(cls, simulation: Simulation, recipe: Recipe, folder: RunFolder, saved: Mapping[str, Any]) -> Running:
-        """Go on from what a folder's checkpoint holds."""
+        """Go on from what a folder's checkpoint holds; warns where its bits may not be those of an unbroken run."""
+        now, environment = simulation.threads.training, folder.environment
+        before = environment.get("training_threads", environment.get("threads", now))
+        if simulation.engine.name == "sequential" and before != now:  # the other engines give the same bits with any number
+            warnings.warn(f"{folder.path} was begun on {before} thread{'s' if before > 1 else ''} and goes on with {now}: weights may "
+                          f"differ in their last bits from those of an unbroken run; for the same, set OMP_NUM_THREADS={before}",
+                          stacklevel=2)
         simulation.state = _to_device(saved, simulation.task.device)
         return cls(simulation, recipe, folder, folder.records(), folder.seconds)
 

@@ -1,0 +1,104 @@
+"""How many of torch's threads a run uses on a CPU: by rule, so that its bits do not hang on what else the machine does.
+
+Threads that share an operation wait for each other at its end, and spin while they wait. Where the machine has other work,
+that takes longer than the operation: W3's rounds take 23 ms on one thread and 16 on two on a machine that is free, but 88 and
+1,580 ms beside two busy processes (2 cores; docs/performance.md). So clients train on one thread each, several of
+them at once under `parallel`, and only a pass as large as SHARED is shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from askew.simulate.evaluate import CHUNK
+
+if TYPE_CHECKING:
+    from askew.simulate.sequential import Engine
+    from askew.simulate.task import Task
+
+SHARED = 1e9  # floating-point operations of a forward pass from which several threads share it: about 10 ms on one
+
+
+@dataclass(frozen=True)
+class Threads:
+    """Of one run.
+
+    Args:
+        training: for local steps, at the server too; under `parallel`, of each client.
+        evaluation: for passes over test examples.
+    """
+
+    training: int
+    evaluation: int
+
+
+def threads_for(task: Task, engine: Engine, allowed: int | None = None) -> Threads:
+    """The numbers for a task and an engine.
+
+    Args:
+        allowed: as many as torch may use; by default what it is set to now.
+    """
+    allowed = torch.get_num_threads() if allowed is None else allowed
+    if task.device.type != "cpu":
+        return Threads(allowed, allowed)
+    an_example = forward_flops(task)
+    together = min(task.cohort_size, getattr(engine, "chunk_jobs", 1))
+    one_each = engine.name == "parallel" or an_example * examples_per_step(task) * together < SHARED
+    return Threads(1 if one_each else allowed, allowed if an_example * min(CHUNK, len(task.data.test)) >= SHARED else 1)
+
+
+@contextmanager
+def use_threads(number: int) -> Iterator[None]:
+    """So many of torch's threads here; as many as before afterwards."""
+    before = torch.get_num_threads()
+    if number == before:
+        yield
+        return
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def examples_per_step(task: Task) -> int:
+    """In a client's batch: B, or all that an average client has."""
+    return task.recipe.batch_size or max(1, round(float(task.population.sizes.mean())))
+
+
+def forward_flops(task: Task) -> float:
+    """Floating-point operations of the network for one example: two for each weight, at each place where a layer applies it.
+
+    An estimate for rules: it leaves out whatever has no weights (activations, pooling, the scores of attention).
+
+    Example:
+        >>> forward_flops(build_task(Recipe(data="digits()", model="mlp(hidden=[64])")))  # 2 (64 * 64 + 64 * 10)
+        9472.0
+    """
+    counted = 0.0
+
+    def count(layer: nn.Module, _: Any, output: Any) -> None:
+        nonlocal counted
+        first = output if isinstance(output, Tensor) else next((v for v in output if isinstance(v, Tensor)), None)
+        for weight in layer.parameters(recurse=False):
+            if first is not None and weight.ndim > 1 and not isinstance(layer, nn.Embedding | nn.EmbeddingBag):
+                channels = first.shape[1 if weight.ndim > 2 else -1]
+                counted += 2 * weight.numel() * first[0].numel() / channels
+
+    hooks = [layer.register_forward_hook(count) for layer in task.module.modules()]
+    was_training = task.module.training
+    task.module.eval()  # BatchNorm's statistics stay as they are
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]), use_threads(1):
+            task.module(task.prepare.apply(task.data.train.x[:2], None))
+    finally:
+        task.module.train(was_training)
+        for hook in hooks:
+            hook.remove()
+    return counted
