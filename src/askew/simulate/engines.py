@@ -15,7 +15,7 @@ from askew.simulate.batched import CannotBatch
 from askew.simulate.parallel import Parallel
 from askew.simulate.sequential import Engine, Job, Sequential
 from askew.simulate.task import Task, initial_model
-from askew.simulate.threads import examples_per_step, forward_flops, threads_for, use_threads
+from askew.simulate.threads import allowed_threads, examples_per_step, forward_flops, threads_for, use_threads
 from askew.simulate.vectorised import Vectorised
 
 ENGINES: dict[str, Callable[[Task], Engine]] = {"sequential": Sequential, "vectorised": Vectorised, "parallel": Parallel}
@@ -75,7 +75,7 @@ def choose(task: Task, lanes: int = 1) -> str:
     weights = sum(p.numel() for p in task.module.parameters())
     if clients >= FEW_CLIENTS and weights <= SMALL_WEIGHTS and step <= SMALL_STEP and _can(Vectorised, task):
         return "vectorised"
-    threads = min(torch.get_num_threads(), task.cohort_size)
+    threads = min(allowed_threads(), task.cohort_size)
     return "parallel" if threads > 1 and step >= LARGE_STEP and _can(Parallel, task) else "sequential"
 
 

@@ -20,6 +20,7 @@ from askew.simulate.engines import make_engine
 from askew.simulate.loop import Record, Simulation
 from askew.simulate.run_folder import INTERRUPTED, RunFolder, describe_environment
 from askew.simulate.task import build_task
+from askew.simulate.threads import use_threads
 
 CHECKPOINT_SECONDS = 60.0  # at most this much work is lost to a power cut; Ctrl-C loses none
 
@@ -91,9 +92,11 @@ def run(recipe: Recipe, *, data: Dataset | None = None, population: Population |
     """
     if out is not None:
         RunFolder.check_free(Path(out), overwrite)
-    task = build_task(recipe, data=data, population=population, model=model, device=device, data_dir=data_dir)
     with torch.random.fork_rng(devices=[]):  # local training seeds the global generator
-        simulation = Simulation(task, make_engine(engine, task, precision))
+        with use_threads(1):  # a few examples to see what the network takes; training has threads of its own
+            task = build_task(recipe, data=data, population=population, model=model, device=device, data_dir=data_dir)
+            made = make_engine(engine, task, precision)
+        simulation = Simulation(task, made)
         folder = None
         if out is not None:
             environment = describe_environment(device, engine=simulation.engine.name, training_threads=simulation.threads.training,
@@ -116,13 +119,15 @@ def resume(path: str | Path, *, data: Dataset | None = None, population: Populat
         if own[name] is None:
             raise AskewError(f"{str(path)!r} was given a {name} of its own; go on in Python with askew.resume(..., {name}=...)")
     saved, environment = folder.load_checkpoint(), folder.environment
-    # The start lies behind: a warm-up need not be trained again.
-    task = build_task(folder.recipe.replace(start="random()"), data=data, population=population, model=model, device=device,
-                      data_dir=data_dir or environment.get("data_dir"))
     if engine == "auto":  # the same engine, for the same bits
         engine = environment.get("engine", "auto")
     with torch.random.fork_rng(devices=[]):
-        simulation = Simulation(task, make_engine(engine, task, environment.get("precision", "fp32")))
+        with use_threads(1):
+            # The start lies behind: a warm-up need not be trained again.
+            task = build_task(folder.recipe.replace(start="random()"), data=data, population=population, model=model, device=device,
+                              data_dir=data_dir or environment.get("data_dir"))
+            made = make_engine(engine, task, environment.get("precision", "fp32"))
+        simulation = Simulation(task, made)
         return _drive(Running.from_checkpoint(simulation, folder.recipe, folder, saved), on_round)
 
 

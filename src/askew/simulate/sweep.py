@@ -112,11 +112,14 @@ def sweep(recipes: Sequence[Recipe], *, data: Dataset | None = None, model: nn.M
     try:
         with torch.random.fork_rng(devices=[]):
             for members in groups.values():
-                tasks = {i: task_of(i) for i in members}
-                for name, mine in _engines(engine, tasks, course.kept).items():
+                with use_threads(1):  # a few examples to see what a network takes; training has threads of its own
+                    tasks = {i: task_of(i) for i in members}
+                    engines = _engines(engine, tasks, course.kept)
+                for name, mine in engines.items():
                     # All at once where the engine can, else one after the other.
                     for part in [mine] if name == "vectorised" else [[i] for i in mine]:
-                        made = make_engine(name, tasks[part[0]], precision)
+                        with use_threads(1):
+                            made = make_engine(name, tasks[part[0]], precision)
                         course.train({i: tasks[i] for i in part}, made, environment(tasks[part[0]], made))
     except KeyboardInterrupt:
         pass  # what was under way has been kept, and its outcome says that it was interrupted

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -42,9 +43,9 @@ def threads_for(task: Task, engine: Engine, allowed: int | None = None) -> Threa
     """The numbers for a task and an engine.
 
     Args:
-        allowed: as many as torch may use; by default what it is set to now.
+        allowed: as many as torch may use; by default `allowed_threads`.
     """
-    allowed = torch.get_num_threads() if allowed is None else allowed
+    allowed = allowed_threads() if allowed is None else allowed
     if task.device.type != "cpu":
         return Threads(allowed, allowed)
     an_example = forward_flops(task)
@@ -53,18 +54,26 @@ def threads_for(task: Task, engine: Engine, allowed: int | None = None) -> Threa
     return Threads(1 if one_each else allowed, allowed if an_example * min(CHUNK, len(task.data.test)) >= SHARED else 1)
 
 
+_allowed: ContextVar[int | None] = ContextVar("allowed threads", default=None)
+
+
+def allowed_threads() -> int:
+    """As many as the user lets torch use, whatever a run makes of them."""
+    return _allowed.get() or torch.get_num_threads()
+
+
 @contextmanager
 def use_threads(number: int) -> Iterator[None]:
     """So many of torch's threads here; as many as before afterwards."""
-    before = torch.get_num_threads()
-    if number == before:
-        yield
-        return
-    torch.set_num_threads(number)
+    before, token = torch.get_num_threads(), _allowed.set(allowed_threads())
+    if number != before:
+        torch.set_num_threads(number)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        if number != before:
+            torch.set_num_threads(before)
+        _allowed.reset(token)
 
 
 def examples_per_step(task: Task) -> int:
