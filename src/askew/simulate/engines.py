@@ -71,12 +71,31 @@ def choose(task: Task, lanes: int = 1) -> str:
     """
     if task.device.type != "cpu":
         return "vectorised" if _can(Vectorised, task) else "sequential"
-    clients, step = lanes * task.cohort_size, forward_flops(task) * examples_per_step(task)
     weights = sum(p.numel() for p in task.module.parameters())
-    if clients >= FEW_CLIENTS and weights <= SMALL_WEIGHTS and step <= SMALL_STEP and _can(Vectorised, task):
+    step = forward_flops(task) * examples_per_step(task)
+    name = choose_by(weights, step, lanes * task.cohort_size, task.cohort_size, allowed_threads())
+    return name if name == "sequential" or _can(ENGINES[name], task) else "sequential"
+
+
+def choose_by(weights: int, step: float, clients: int, cohort: int, threads: int) -> str:
+    """The rule on a CPU, in numbers.
+
+    Args:
+        weights: of the network.
+        step: floating-point operations of one client's forward pass in a local step.
+        clients: that could be batched, of all configurations together.
+        cohort: clients of one configuration.
+        threads: as many as torch may use.
+
+    Example:
+        >>> choose_by(4_810, 94_720, clients=10, cohort=10, threads=2)
+        'vectorised'
+        >>> choose_by(431_080, 229_300_000, clients=10, cohort=10, threads=2)
+        'parallel'
+    """
+    if clients >= FEW_CLIENTS and weights <= SMALL_WEIGHTS and step <= SMALL_STEP:
         return "vectorised"
-    threads = min(allowed_threads(), task.cohort_size)
-    return "parallel" if threads > 1 and step >= LARGE_STEP and _can(Parallel, task) else "sequential"
+    return "parallel" if min(threads, cohort) > 1 and step >= LARGE_STEP else "sequential"
 
 
 def calibrate(task: Task, repeats: int = 3, clients: int = TRY_CLIENTS, steps: int = TRY_STEPS) -> list[Timing]:

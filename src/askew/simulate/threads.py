@@ -3,7 +3,7 @@
 Threads that share an operation wait for each other at its end, and spin while they wait. Where the machine has other work,
 that takes longer than the operation: W3's rounds take 23 ms on one thread and 16 on two on a machine that is free, but 88 and
 1,580 ms beside two busy processes (2 cores; docs/performance.md). So clients train on one thread each, several of
-them at once under `parallel`, and only a pass as large as SHARED is shared.
+them at once under `parallel`, and only passes as large as SHARED are shared: of `sequential`, and of evaluation.
 """
 
 from __future__ import annotations
@@ -12,16 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from askew.simulate.evaluate import CHUNK
-
-if TYPE_CHECKING:
-    from askew.simulate.sequential import Engine
-    from askew.simulate.task import Task
+from askew.simulate.sequential import Engine, Sequential
+from askew.simulate.task import Task
 
 SHARED = 1e9  # floating-point operations of a forward pass from which several threads share it: about 10 ms on one
 
@@ -31,7 +29,7 @@ class Threads:
     """Of one run.
 
     Args:
-        training: for local steps, at the server too; under `parallel`, of each client.
+        training: for local steps, of each client and at the server.
         evaluation: for passes over test examples.
     """
 
@@ -49,9 +47,9 @@ def threads_for(task: Task, engine: Engine, allowed: int | None = None) -> Threa
     if task.device.type != "cpu":
         return Threads(allowed, allowed)
     an_example = forward_flops(task)
-    together = min(task.cohort_size, getattr(engine, "chunk_jobs", 1))
-    one_each = engine.name == "parallel" or an_example * examples_per_step(task) * together < SHARED
-    return Threads(1 if one_each else allowed, allowed if an_example * min(CHUNK, len(task.data.test)) >= SHARED else 1)
+    # The others have many clients to keep a core busy, and give the same bits on any machine.
+    shares = isinstance(engine, Sequential) and an_example * examples_per_step(task) >= SHARED
+    return Threads(allowed if shares else 1, allowed if an_example * min(CHUNK, len(task.data.test)) >= SHARED else 1)
 
 
 _allowed: ContextVar[int | None] = ContextVar("allowed threads", default=None)
