@@ -25,8 +25,8 @@ TRY_STEPS = 4
 # Of `choose`, on a CPU.
 FEW_CLIENTS = 3  # at once, from which batching them pays
 SMALL_WEIGHTS = 50_000  # of a network, up to which memory keeps up with a copy for each client
-SMALL_STEP = 8e6  # floating-point operations of a client's forward pass, up to which calling them takes longer
-LARGE_STEP = 2e6  # ... from which threads do not wait for the interpreter most of the time
+SMALL_STEP = 1e7  # floating-point operations of a client's forward pass, up to which calling them takes longer
+LARGE_STEP = 4e6  # ... from which threads do not wait for the interpreter most of the time
 
 
 @dataclass(frozen=True)
