@@ -8,11 +8,13 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from safetensors.torch import load_file
 
 import askew
@@ -224,3 +226,28 @@ def test_a_real_sigint(tmp_path):
     assert process.returncode == 0, err
     for name in ("metrics.jsonl", "model.safetensors"):
         assert (tmp_path / "broken" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_going_on_with_another_number_of_threads_is_one_line_of_warning(cli, tmp_path, monkeypatch):
+    monkeypatch.setattr("askew.simulate.threads.SHARED", 0)  # as if the network were large
+
+    def stop(record, recipe):
+        raise KeyboardInterrupt
+
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        askew.run(askew.Recipe(rounds=2), engine="sequential", out=tmp_path / "one", on_round=stop)
+        torch.set_num_threads(1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            monkeypatch.setattr(warnings, "showwarning", lambda *given: sys.stderr.write(warnings.formatwarning(*given[:4])))
+            code, out, err = cli("resume", "one")
+    finally:
+        torch.set_num_threads(before)
+    assert code == 0
+    lines = [line for line in err.splitlines() if "thread" in line]
+    assert lines == ["askew: one was begun on 2 threads and goes on with 1: weights may differ in their last bits from those of an "
+                     "unbroken run; for the same, set OMP_NUM_THREADS=2"]
+    assert "warnings.warn(" not in err
+    assert "accuracy" in out

@@ -9,7 +9,7 @@ from askew.core import registry
 from askew.core.population import Ownership, Population
 from askew.simulate.batched import CannotBatch, batched_network
 from askew.simulate.client_conv import client_conv2d, taps_as_channels
-from askew.simulate.dropout import key_dropouts
+from askew.simulate.dropout import dropouts, key_dropouts, set_keys
 from askew.simulate.engines import ENGINES, make_engine
 from askew.simulate.graphed import _bucket, _parts
 from askew.simulate.loop import Simulation
@@ -197,8 +197,8 @@ def test_a_module_that_draws_by_itself_is_refused_and_auto_goes_one_by_one():
     task = build_task(RECIPE.replace(population="iid(clients=4)"), data=data_of((8,)), model=Draws())
     with pytest.raises(CannotBatch, match="random"):
         Vectorised(task)
-    with pytest.raises(askew.AskewError, match=r"engine vectorised: .*use --engine sequential"):
-        make_engine("vectorised", task)
+    with pytest.warns(UserWarning, match=r"engine vectorised: .*random.*; sequential is taken instead"):
+        assert make_engine("vectorised", task).name == "sequential"
     with pytest.raises(CannotBatch, match="draws random numbers"):
         ENGINES["parallel"](task)
     assert make_engine("auto", task).name == "sequential"
@@ -206,12 +206,18 @@ def test_a_module_that_draws_by_itself_is_refused_and_auto_goes_one_by_one():
 
 def test_dropout_masks_belong_to_the_client():
     module = nn.Sequential(nn.Linear(8, 200), nn.Dropout(0.5), nn.Linear(200, 10))
-    layers = key_dropouts(module)
-    layers[0].key = torch.tensor(7)
+    key_dropouts(module)
+    layers = dropouts(module)
     x = torch.ones(5, 200)
-    whole = layers[0](x)
+
+    def masked(x, key=7):
+        set_keys(layers, torch.tensor(key))
+        return layers[0](x)
+
+    whole = masked(x)
     assert 0.4 < float((whole == 0).float().mean()) < 0.6
-    assert torch.equal(layers[0](x[:3]), whole[:3]), "a shorter batch has the same masks in front"
+    assert torch.equal(masked(x[:3]), whole[:3]), "a shorter batch has the same masks in front"
+    assert not torch.equal(layers[0](x[:3]), whole[:3]), "used twice in a step, a layer draws twice"
     network, kind = batched_network(module.train(), torch.randn(4, 8))
     assert kind == "stacked layers"
     # Two clients side by side, each with its key and its weights, against each by itself.
@@ -219,10 +225,10 @@ def test_dropout_masks_belong_to_the_client():
     params = {name: torch.stack([v, 2 * v]).detach() for name, v in module.named_parameters()}
     together = network(inputs, params, {}, 2, keys, None)
     for client in (0, 1):
-        layers[0].key = keys[client]
+        set_keys(layers, keys[client])
         alone = torch.func.functional_call(module, {name: v[client] for name, v in params.items()}, (inputs[client],))
         torch.testing.assert_close(together[client], alone)
-    layers[0].key = keys[0]  # with the other client's key the second one would give something else
+    set_keys(layers, keys[0])  # with the other client's key the second one would give something else
     other = torch.func.functional_call(module, {name: v[1] for name, v in params.items()}, (inputs[1],))
     assert not torch.allclose(together[1], other, atol=1e-3)
 

@@ -10,10 +10,10 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from askew.cli.common import AsJson, DataDir, err, out, print_json
+from askew.cli.common import AsJson, DataDir, out, print_json
 from askew.cli.run import Device, Settings
 from askew.recipes.load import load_recipe
-from askew.simulate.engines import TRY_CLIENTS, TRY_STEPS, calibrate, choose, memory_file
+from askew.simulate.engines import TRY_CLIENTS, TRY_STEPS, calibrate, choose
 from askew.simulate.run_folder import describe_environment
 from askew.simulate.task import Task, build_task, initial_model
 
@@ -30,7 +30,7 @@ def bench(
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Time each engine on a few steps of a recipe: the table from which `--engine auto` decides.
+    """Time each engine on a few steps of a recipe. `--engine auto` goes by a rule, which need not take the fastest: name that one.
 
     Beside it, one model trained on as many examples with batches as large as all clients' together: what the same
     images cost without a federation.
@@ -59,8 +59,8 @@ def bench(
         table.add_row(str(row["engine"]), "" if row["ms"] is None else f"{row['ms']:.1f}", "" if rate is None else f"{rate:,}", share,
                       str(row["note"]), style=style)
     out.print(table)
-    out.print(f"{clients} clients, {examples} examples; --engine auto takes [bold]{chosen}[/bold]")
-    err.print(f"choices are remembered in {memory_file()}")
+    out.print(f"{clients} clients, {examples} examples; --engine auto takes [bold]{chosen}[/bold], by rule; if another is faster "
+              "here, name it with --engine")
 
 
 def _centralised(task: Task, examples: int, clients: int, repeats: int) -> float:

@@ -19,6 +19,7 @@ from askew.simulate.memory import recall, remember
 from askew.simulate.run_folder import device_name
 from askew.simulate.sequential import Job
 from askew.simulate.task import available, build_task, cohort_size, initial_model
+from askew.simulate.threads import threads_for, use_threads
 
 Rates = dict[str, float]  # kind of run -> training images a second
 # Of the data sets that the papers use.
@@ -77,10 +78,12 @@ def try_out(recipe: Recipe, device: str, engine: str = "auto", precision: str = 
     with torch.random.fork_rng(devices=[]):
         task = build_task(trial, data=data, device=device)
         made, start = make_engine(engine, task, precision), initial_model(task)
+        threads = threads_for(task, made).training
 
         def once() -> None:
-            for _ in made.train({0: start}, [Job(0, client) for client in range(clients)], 0):
-                pass
+            with use_threads(threads):
+                for _ in made.train({0: start}, [Job(0, client) for client in range(clients)], 0):
+                    pass
             if task.device.type == "cuda":
                 torch.cuda.synchronize(task.device)
 

@@ -21,6 +21,7 @@ from askew.simulate.loop import Record
 from askew.simulate.run import resume, run
 from askew.simulate.run_folder import RunFolder, describe_environment
 from askew.simulate.task import Task, build_task
+from askew.simulate.threads import use_threads
 
 TABLE = "table.json"
 
@@ -55,7 +56,8 @@ def compare(recipes: Mapping[str, Recipe], seeds: Sequence[int], *, target: floa
         [('fedavg', 2), ('fednnnn', 2)]
     """
     _check(recipes, seeds, target, None if go_on else out)
-    contenders, judge, majority = _prepare(recipes, seeds[0], device, data_dir)
+    with use_threads(1):
+        contenders, judge, majority = _prepare(recipes, seeds[0], device, data_dir)
     names = _folder_names(recipes)
     began, interrupted = time.monotonic(), False
     try:

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-import numpy as np
 import torch
 
 from askew.core.errors import AskewError
 from askew.core.population import Ownership
 from askew.core.registry import suggest
-from askew.data.locate import cache_folder
 from askew.simulate.batched import CannotBatch
-from askew.simulate.memory import recall, remember
 from askew.simulate.parallel import Parallel
 from askew.simulate.sequential import Engine, Job, Sequential
 from askew.simulate.task import Task, initial_model
+from askew.simulate.threads import allowed_threads, examples_per_step, forward_flops, threads_for, use_threads
 from askew.simulate.vectorised import Vectorised
 
 ENGINES: dict[str, Callable[[Task], Engine]] = {"sequential": Sequential, "vectorised": Vectorised, "parallel": Parallel}
 
 TRY_CLIENTS = 32  # of a calibration: enough to show what batching brings
 TRY_STEPS = 4
-SMALL_WORK = 5_000  # local steps of a whole run below which calibrating costs more than it can save
+# Of `choose`, on a CPU.
+FEW_CLIENTS = 3  # at once, from which batching them pays
+SMALL_WEIGHTS = 50_000  # of a network, up to which memory keeps up with a copy for each client
+SMALL_STEP = 1e7  # floating-point operations of a client's forward pass, up to which calling them takes longer
+LARGE_STEP = 4e6  # ... from which threads do not wait for the interpreter most of the time
 
 
 @dataclass(frozen=True)
@@ -44,47 +44,78 @@ class Timing:
     note: str = ""
 
 
-def make_engine(name: str, task: Task, precision: str = "fp32") -> Engine:
-    """The engine of that name for a task; "auto" takes the one that a short calibration found fastest.
+def make_engine(name: str, task: Task, precision: str = "fp32", runs: int = 1, compiled: bool | None = None) -> Engine:
+    """The engine of that name for a task; "auto" takes the one that `choose` names.
+
+    A network that the engine cannot take is trained one client after the other, with a warning that says which layer and why.
+
+    Args:
+        precision: of the vectorised engine.
+        runs: that will train together.
+        compiled: whether the vectorised engine compiles the network; None: by rule.
 
     Raises:
-        AskewError: for an unknown name, or an engine that cannot take the network (which layer, and why).
+        AskewError: for an unknown name or precision.
     """
     if name == "auto":
         name = choose(task)
     if name not in ENGINES:
         raise AskewError(f"unknown engine {name!r}; {suggest(name, ['auto', *ENGINES])}")
     try:
-        return Vectorised(task, precision=precision) if name == "vectorised" else ENGINES[name](task)
+        if name == "vectorised":
+            return Vectorised(task, precision=precision, runs=runs, compiled=compiled)
+        return ENGINES[name](task)
     except CannotBatch as error:
-        raise AskewError(f"engine {name}: {error}; use --engine sequential") from None
+        warnings.warn(f"engine {name}: {error}; sequential is taken instead: one client after the other", UserWarning, stacklevel=2)
+        return Sequential(task)
 
 
-def choose(task: Task) -> str:
-    """The engine for "auto".
+def choose(task: Task, lanes: int = 1) -> str:
+    """The engine for "auto": a rule, so that a recipe has the same one in every run, however busy the machine is.
 
-    GPUs: vectorised where the network can be batched. CPUs: by calibration, remembered in the cache folder; a run too
-    short to be worth one is vectorised where the network is small and has no convolutions.
+    GPUs: vectorised. CPUs: vectorised where several clients have a small network, whose
+    operations take less time than calling them; else parallel where there are several clients, and threads for them; else
+    sequential. The bounds come from benchmarks/engine_choice.py. Rounds play no part: 20 are the first 20 of 40.
+
+    Args:
+        lanes: configurations of this shape that would train together.
     """
     if task.device.type != "cpu":
-        return "vectorised" if _can(Vectorised, task) else "sequential"
-    a_client = task.recipe.epochs * -(-int(task.population.sizes.mean()) // (task.recipe.batch_size or 10**9))
-    steps = task.cohort_size * task.recipe.rounds * a_client
-    if steps < SMALL_WORK:
-        convolves = any(isinstance(layer, torch.nn.Conv2d) for layer in task.module.modules())
-        return "vectorised" if not convolves and task.cohort_size > 1 and _can(Vectorised, task) else "sequential"
-    key, known = _signature(task), _remembered()
-    if key not in known:
-        timings = [t for t in calibrate(task) if t.seconds is not None]
-        known[key] = min(timings, key=lambda t: t.seconds or 0.0).engine
-        remember(memory_file(), known)
-    return known[key]
+        return "vectorised"  # or what `make_engine` falls back on
+    weights = sum(p.numel() for p in task.module.parameters())
+    step = forward_flops(task) * examples_per_step(task)
+    name = choose_by(weights, step, lanes * task.cohort_size, task.cohort_size, allowed_threads())
+    return name if name == "sequential" or _can(ENGINES[name], task) else "sequential"
 
 
-def calibrate(task: Task, repeats: int = 3) -> list[Timing]:
-    """Time each engine on a few steps of a few clients; the best of some interleaved repeats counts."""
-    trial = _cut(task)
-    clients = list(range(trial.num_clients))
+def choose_by(weights: int, step: float, clients: int, cohort: int, threads: int) -> str:
+    """The rule on a CPU, in numbers.
+
+    Args:
+        weights: of the network.
+        step: floating-point operations of one client's forward pass in a local step.
+        clients: that could be batched, of all configurations together.
+        cohort: clients of one configuration.
+        threads: as many as torch may use.
+
+    Example:
+        >>> choose_by(4_810, 94_720, clients=10, cohort=10, threads=2)
+        'vectorised'
+        >>> choose_by(431_080, 229_300_000, clients=10, cohort=10, threads=2)
+        'parallel'
+    """
+    if clients >= FEW_CLIENTS and weights <= SMALL_WEIGHTS and step <= SMALL_STEP:
+        return "vectorised"
+    return "parallel" if min(threads, cohort) > 1 and step >= LARGE_STEP else "sequential"
+
+
+def calibrate(task: Task, repeats: int = 3, clients: int = TRY_CLIENTS, steps: int = TRY_STEPS) -> list[Timing]:
+    """Time each engine on a few steps of a few clients; the best of some interleaved repeats counts.
+
+    For `askew bench` and the benchmark behind `choose`; no run hangs on it.
+    """
+    trial = _cut(task, clients, steps)
+    jobs = [Job(0, client) for client in range(trial.num_clients)]
     start = initial_model(replace(trial, recipe=trial.recipe.replace(start="random()")))
     engines: dict[str, Engine] = {}
     timings: dict[str, Timing] = {}
@@ -94,13 +125,14 @@ def calibrate(task: Task, repeats: int = 3) -> list[Timing]:
             timings[name] = Timing(name, None, getattr(engines[name], "kind", ""))
         except CannotBatch as error:
             timings[name] = Timing(name, None, str(error))
-    rng_state = torch.get_rng_state()
+    rng_state = torch.get_rng_state()  # local training seeds the global generator
     for repeat in range(repeats + 1):
         for name, engine in engines.items():
-            began = time.perf_counter()
-            for _ in engine.train({0: start}, [Job(0, client) for client in clients], 0):
-                pass
-            seconds = time.perf_counter() - began
+            with use_threads(threads_for(trial, engine).training):
+                began = time.perf_counter()
+                for _ in engine.train({0: start}, jobs, 0):
+                    pass
+                seconds = time.perf_counter() - began
             best = timings[name].seconds
             if repeat > 0:  # the first one warms up
                 timings[name] = replace(timings[name], seconds=min(seconds, best if best is not None else seconds))
@@ -108,11 +140,10 @@ def calibrate(task: Task, repeats: int = 3) -> list[Timing]:
     return list(timings.values())
 
 
-def _cut(task: Task) -> Task:
+def _cut(task: Task, clients: int, steps: int) -> Task:
     """The task with some of its clients and a few steps for each."""
-    clients = task.sample(0)[:TRY_CLIENTS]
-    most = TRY_STEPS * task.recipe.batch_size if task.recipe.batch_size else 10**9
-    train = Ownership.of([task.population.train[client][:most] for client in clients])
+    most = steps * task.recipe.batch_size if task.recipe.batch_size else 10**9
+    train = Ownership.of([task.population.train[client][:most] for client in task.sample(0)[:clients]])
     labels = task.data.train.y.cpu().numpy()
     population = replace(task.population, train=train, counts=train.counts(labels, task.data.num_classes), validation=None,
                          test=None, groups=None)
@@ -125,22 +156,3 @@ def _can(engine: Callable[[Task], Engine], task: Task) -> bool:
     except CannotBatch:
         return False
     return True
-
-
-def _signature(task: Task) -> str:
-    """What the choice depends on: network, inputs, step, batch, cohort, machine."""
-    layers = [(type(layer).__name__, [tuple(p.shape) for p in layer.parameters(recurse=False)]) for layer in task.module.modules()]
-    sizes = task.population.sizes
-    about = (layers, task.data.input_shape, [str(s) for s in task.recipe.preprocess], [s.name for s in task.recipe.step],
-             task.recipe.batch_size, task.cohort_size, int(np.log2(max(1, sizes.mean()))), torch.get_num_threads(), torch.__version__,
-             os.cpu_count())
-    return hashlib.blake2b(repr(about).encode(), digest_size=12).hexdigest()
-
-
-def memory_file() -> Path:
-    """Where choices are remembered."""
-    return cache_folder() / "engines.json"
-
-
-def _remembered() -> dict[str, str]:
-    return {key: name for key, name in recall(memory_file()).items() if name in ENGINES}

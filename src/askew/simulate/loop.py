@@ -22,6 +22,7 @@ from askew.simulate.gather import Gathering, GlobalModel
 from askew.simulate.schedule import ToHost, on_device
 from askew.simulate.sequential import Engine, Job
 from askew.simulate.task import Task, initial_model
+from askew.simulate.threads import threads_for, use_threads
 
 Record = dict[str, Any]
 MANY_CLIENTS = 10_000  # above this, per-device numbers are taken only where the recipe asks: a round's cost must not grow
@@ -58,7 +59,9 @@ class Simulation:
         self._next: Launched | None = None
         self.round = 0
         self.last_record: Record = {}
-        start = initial_model(task) if start is None else start
+        self.threads = threads_for(task, engine)
+        with use_threads(self.threads.training):  # a start may be trained
+            start = initial_model(task) if start is None else start
         self.models: dict[int, GlobalModel] = {0: GlobalModel(start, task.server.init(start.params))}
         self.pool_state = task.pool.init(task.num_clients)
         self._setting = Setting(
@@ -111,10 +114,11 @@ class Simulation:
         Args:
             behind: the round before it, where that is not complete yet.
         """
-        gathering = self.begin(behind)
-        for chunk in self.engine.train(gathering.models, gathering.jobs, gathering.round):
-            gathering.add(chunk)
-        return self.aggregate(gathering)
+        with use_threads(self.threads.training):
+            gathering = self.begin(behind)
+            for chunk in self.engine.train(gathering.models, gathering.jobs, gathering.round):
+                gathering.add(chunk)
+            return self.aggregate(gathering)
 
     def foresees(self, launched: Launched) -> bool:
         """Whether there is a round behind one that is under way, and it can be begun."""
@@ -143,7 +147,8 @@ class Simulation:
         before = self.round, self.models, self.pool_state, self._probe_states
         self.models, self._probe_states = dict(self.models), [dict(states) for states in self._probe_states]
         try:
-            self.last_record = self._complete(launched)
+            with use_threads(self.threads.training):  # probes may train
+                self.last_record = self._complete(launched)
         except BaseException:
             self.round, self.models, self.pool_state, self._probe_states = before
             raise
@@ -173,7 +178,8 @@ class Simulation:
         task = self.task
         choice = np.asarray(task.pool.choice(self.pool_state))
         used, counts = np.unique(choice, return_counts=True)
-        verdicts: dict[int, Verdict] = {int(number): task.evaluate(self.view(int(number))) for number in used}
+        with use_threads(self.threads.evaluation):
+            verdicts: dict[int, Verdict] = {int(number): task.evaluate(self.view(int(number))) for number in used}
         share = dict(zip(verdicts, (counts / len(choice)).tolist(), strict=True))
         result: Record = {"accuracy": sum(share[n] * v.accuracy for n, v in verdicts.items()),
                           "loss": sum(share[n] * v.loss for n, v in verdicts.items())}

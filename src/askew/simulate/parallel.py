@@ -21,6 +21,7 @@ from askew.simulate.dropout import dropouts, set_keys
 from askew.simulate.functional import call
 from askew.simulate.sequential import Chunk, Job, train_job
 from askew.simulate.task import Task
+from askew.simulate.threads import allowed_threads
 
 
 class Parallel:
@@ -28,7 +29,7 @@ class Parallel:
 
     Args:
         task: the run.
-        threads: clients that train at the same time; by default as many as torch uses threads.
+        threads: clients that train at the same time; by default as many as torch may use threads.
     """
 
     name = "parallel"
@@ -39,7 +40,7 @@ class Parallel:
         if _draws_by_itself(task):
             raise CannotBatch(f"{type(task.module).__name__} draws random numbers that threads would share")
         self.task = task
-        self.threads = threads or torch.get_num_threads()
+        self.threads = threads or allowed_threads()
         self._own = threading.local()
         self._workers = ThreadPoolExecutor(self.threads, thread_name_prefix="askew", initializer=torch.set_num_threads, initargs=(1,))
 

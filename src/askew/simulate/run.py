@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ from askew.simulate.engines import make_engine
 from askew.simulate.loop import Record, Simulation
 from askew.simulate.run_folder import INTERRUPTED, RunFolder, describe_environment
 from askew.simulate.task import build_task
+from askew.simulate.threads import use_threads
 
 CHECKPOINT_SECONDS = 60.0  # at most this much work is lost to a power cut; Ctrl-C loses none
 
@@ -91,12 +93,15 @@ def run(recipe: Recipe, *, data: Dataset | None = None, population: Population |
     """
     if out is not None:
         RunFolder.check_free(Path(out), overwrite)
-    task = build_task(recipe, data=data, population=population, model=model, device=device, data_dir=data_dir)
     with torch.random.fork_rng(devices=[]):  # local training seeds the global generator
-        simulation = Simulation(task, make_engine(engine, task, precision))
+        with use_threads(1):  # a few examples to see what the network takes; training has threads of its own
+            task = build_task(recipe, data=data, population=population, model=model, device=device, data_dir=data_dir)
+            made = make_engine(engine, task, precision)
+        simulation = Simulation(task, made)
         folder = None
         if out is not None:
-            environment = describe_environment(device, engine=simulation.engine.name, precision=precision, data_dir=data_dir,
+            environment = describe_environment(device, engine=made.name, compiled=getattr(made, "compiled", False),
+                                               training_threads=simulation.threads.training, precision=precision, data_dir=data_dir,
                                                replaced=types_of(data=data, population=population, model=model))
             folder = RunFolder.create(Path(out), recipe, environment, overwrite)
         return _drive(Running(simulation, recipe, folder), on_round)
@@ -115,14 +120,21 @@ def resume(path: str | Path, *, data: Dataset | None = None, population: Populat
         if own[name] is None:
             raise AskewError(f"{str(path)!r} was given a {name} of its own; go on in Python with askew.resume(..., {name}=...)")
     saved, environment = folder.load_checkpoint(), folder.environment
-    # The start lies behind: a warm-up need not be trained again.
-    task = build_task(folder.recipe.replace(start="random()"), data=data, population=population, model=model, device=device,
-                      data_dir=data_dir or environment.get("data_dir"))
     if engine == "auto":  # the same engine, for the same bits
         engine = environment.get("engine", "auto")
     with torch.random.fork_rng(devices=[]):
-        simulation = Simulation(task, make_engine(engine, task, environment.get("precision", "fp32")))
+        with use_threads(1):
+            # The start lies behind: a warm-up need not be trained again.
+            task = build_task(folder.recipe.replace(start="random()"), data=data, population=population, model=model, device=device,
+                              data_dir=data_dir or environment.get("data_dir"))
+            made = make_engine(engine, task, environment.get("precision", "fp32"), compiled=was_compiled(environment))
+        simulation = Simulation(task, made)
         return _drive(Running.from_checkpoint(simulation, folder.recipe, folder, saved), on_round)
+
+
+def was_compiled(environment: Mapping[str, Any]) -> bool | None:
+    """Whether a run that is gone on with was compiled, for the same bits; before that was written down, it was on every GPU."""
+    return environment.get("compiled", None if str(environment.get("device", "cpu")).startswith("cpu") else True)
 
 
 def types_of(**own: object) -> dict[str, str]:
@@ -147,7 +159,13 @@ class Running:
 
     @classmethod
     def from_checkpoint(cls, simulation: Simulation, recipe: Recipe, folder: RunFolder, saved: Mapping[str, Any]) -> Running:
-        """Go on from what a folder's checkpoint holds."""
+        """Go on from what a folder's checkpoint holds; warns where its bits may not be those of an unbroken run."""
+        now, environment = simulation.threads.training, folder.environment
+        before = environment.get("training_threads", environment.get("threads", now))
+        if simulation.engine.name == "sequential" and before != now:  # the other engines give the same bits with any number
+            warnings.warn(f"{folder.path} was begun on {before} thread{'s' if before > 1 else ''} and goes on with {now}: weights may "
+                          f"differ in their last bits from those of an unbroken run; for the same, set OMP_NUM_THREADS={before}",
+                          stacklevel=2)
         simulation.state = _to_device(saved, simulation.task.device)
         return cls(simulation, recipe, folder, folder.records(), folder.seconds)
 

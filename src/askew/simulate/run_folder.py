@@ -19,6 +19,7 @@ from torch import Tensor
 
 from askew.core.errors import AskewError
 from askew.core.recipe import Recipe
+from askew.simulate.threads import allowed_threads
 
 RECIPE, METRICS, SUMMARY, ENVIRONMENT, CHECKPOINT = "recipe.toml", "metrics.jsonl", "summary.json", "environment.json", "checkpoint.pt"
 INTERRUPTED = "interrupted"  # in a summary: why a run stopped that can be gone on with
@@ -170,7 +171,7 @@ def describe_environment(device: torch.device | str, **given: Any) -> dict[str, 
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:  # askew run from its source tree
             versions[package] = "not installed"
-    return {"versions": versions, "device": device_name(device), "threads": torch.get_num_threads(),
+    return {"versions": versions, "device": device_name(device), "threads": allowed_threads(),
             "platform": f"{platform.system()} {platform.machine()}", "cpus": os.cpu_count(), "commit": _commit(),
             "started": datetime.now(UTC).isoformat(timespec="seconds"), **given}
 

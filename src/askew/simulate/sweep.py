@@ -26,10 +26,11 @@ from askew.simulate import run
 from askew.simulate.engines import choose, make_engine
 from askew.simulate.layout import Lane
 from askew.simulate.loop import Launched, Record, Simulation
-from askew.simulate.run import Result, Running, types_of
+from askew.simulate.run import Result, Running, types_of, was_compiled
 from askew.simulate.run_folder import INTERRUPTED, RunFolder, describe_environment
 from askew.simulate.sequential import Engine
 from askew.simulate.task import Task, available, build_task, initial_model
+from askew.simulate.threads import threads_for, use_threads
 from askew.simulate.vectorised import Vectorised
 
 SAVING_SHARE = 0.05  # of the time, at most, goes into checkpoints
@@ -103,19 +104,28 @@ def sweep(recipes: Sequence[Recipe], *, data: Dataset | None = None, model: nn.M
         recipe = recipes[i].replace(start="random()") if i in course.kept else recipes[i]
         return build_task(recipe, data=loaded[str(recipe.data)] if data is None else data, model=model, device=device, data_dir=data_dir)
 
-    def environment(name: str) -> dict[str, Any]:
-        return describe_environment(device, engine=name, precision=precision, data_dir=data_dir,
+    def environment(task: Task, engine: Engine) -> dict[str, Any]:
+        return describe_environment(device, engine=engine.name, compiled=getattr(engine, "compiled", False),
+                                    training_threads=threads_for(task, engine).training,
+                                    precision=precision, data_dir=data_dir,
                                     replaced=types_of(data=data, model=model)) if folders is not None else {}
 
     try:
         with torch.random.fork_rng(devices=[]):
             for members in groups.values():
-                tasks = {i: task_of(i) for i in members}
-                for name, mine in _engines(engine, tasks, course.kept).items():
+                with use_threads(1):  # a few examples to see what a network takes; training has threads of its own
+                    tasks = {i: task_of(i) for i in members}
+                    engines = _engines(engine, tasks, course.kept)
+                for name, mine in engines.items():
                     # All at once where the engine can, else one after the other.
                     for part in _alike(mine, tasks) if name == "vectorised" else [[i] for i in mine]:
-                        made = make_engine(name, tasks[part[0]], precision)
-                        course.train({i: tasks[i] for i in part}, made, environment(name))
+                        kept = [course.kept[i].environment for i in part if i in course.kept]
+                        with use_threads(1):
+                            made = make_engine(name, tasks[part[0]], precision, len(part), was_compiled(kept[0]) if kept else None)
+                        # It may have fallen back on an engine that trains one configuration.
+                        for some in [part] if made.name == "vectorised" else [[i] for i in part]:
+                            fitting = made if some[0] == part[0] else make_engine(made.name, tasks[some[0]])
+                            course.train({i: tasks[i] for i in some}, fitting, environment(tasks[some[0]], fitting))
     except KeyboardInterrupt:
         pass  # what was under way has been kept, and its outcome says that it was interrupted
     return [course.outcome(i) for i in range(len(recipes))]
@@ -215,7 +225,9 @@ class _Course:
         recipe = self.recipes[i]
         if i not in self.kept:
             folder = RunFolder.create(self.folders[i], recipe, environment, overwrite=True) if self.folders is not None else None
-            return Running(Simulation(task, engine, start=self._start(task)), recipe, folder)
+            with use_threads(threads_for(task, engine).training):
+                start = self._start(task)
+            return Running(Simulation(task, engine, start=start), recipe, folder)
         folder = self.kept[i]
         running = Running.from_checkpoint(Simulation(task, engine), recipe, folder, folder.load_checkpoint())
         for record in running.records:
@@ -244,24 +256,25 @@ class _Course:
 
 def _launch(simulations: Mapping[int, Simulation], engine: Engine, behind: Mapping[int, Launched] | None = None) -> dict[int, Launched]:
     """Hand a round of each to the device, all at the same one; `behind` are the rounds before them if they are not complete yet."""
-    gatherings = {i: simulation.begin(behind[i] if behind else None) for i, simulation in simulations.items()}
-    if isinstance(engine, Vectorised):
-        numbers = list(simulations)
-        lanes = [Lane(simulations[i].task, gathering.models, gathering.jobs, gathering.round) for i, gathering in gatherings.items()]
-        for lane, chunk in engine.train_lanes(lanes):
-            gatherings[numbers[lane]].add(chunk)
-    else:
-        for gathering in gatherings.values():
-            for chunk in engine.train(gathering.models, gathering.jobs, gathering.round):
-                gathering.add(chunk)
-    return {i: simulation.aggregate(gatherings[i]) for i, simulation in simulations.items()}
+    with use_threads(max(simulation.threads.training for simulation in simulations.values())):
+        gatherings = {i: simulation.begin(behind[i] if behind else None) for i, simulation in simulations.items()}
+        if isinstance(engine, Vectorised):
+            numbers = list(simulations)
+            lanes = [Lane(simulations[i].task, gathering.models, gathering.jobs, gathering.round) for i, gathering in gatherings.items()]
+            for lane, chunk in engine.train_lanes(lanes):
+                gatherings[numbers[lane]].add(chunk)
+        else:
+            for gathering in gatherings.values():
+                for chunk in engine.train(gathering.models, gathering.jobs, gathering.round):
+                    gathering.add(chunk)
+        return {i: simulation.aggregate(gatherings[i]) for i, simulation in simulations.items()}
 
 
 def _engines(asked: str, tasks: Mapping[int, Task], kept: Mapping[int, RunFolder]) -> dict[str, list[int]]:
     """Engine -> who trains with it. What is gone on with keeps the engine that it began with, for the same bits."""
     first = next(iter(tasks.values()))
     # One configuration may suit another engine; many small ones are what batching is for.
-    auto = "vectorised" if asked == "auto" and len(tasks) > 1 and _batches(first) else choose(first) if asked == "auto" else asked
+    auto = choose(first, lanes=len(tasks)) if asked == "auto" else asked
     result: dict[str, list[int]] = {}
     for i in tasks:
         name = kept[i].environment.get("engine", auto) if asked == "auto" and i in kept else auto
@@ -275,10 +288,6 @@ def _alike(numbers: Sequence[int], tasks: Mapping[int, Task]) -> list[list[int]]
     for i in numbers:
         groups.setdefault(tasks[i].untrained, []).append(i)
     return list(groups.values())
-
-
-def _batches(task: Task) -> bool:
-    return choose(task) != "sequential" or not any(isinstance(layer, nn.Conv2d) for layer in task.module.modules())
 
 
 def _shape(recipe: Recipe) -> Any:
