@@ -10,8 +10,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from askew.core import registry
 from askew.core.registry import Spec
@@ -202,13 +202,15 @@ def _same_as_alone(module: nn.Module, network: Network, example: Tensor) -> bool
     return True
 
 
-class _NoValues(TorchDispatchMode):
+class _NoValues(TorchFunctionMode):
     """Nobody may look at the value of a tensor: a branch on it would decide for all clients at once."""
 
-    def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if operation is torch.ops.aten._local_scalar_dense.default:
+    LOOKS = frozenset({Tensor.item, Tensor.tolist, Tensor.numpy, Tensor.__bool__, Tensor.__int__, Tensor.__float__, Tensor.__index__})
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function in self.LOOKS:
             raise RuntimeError("its forward looks at the value of a tensor")
-        return operation(*args, **(kwargs or {}))
+        return function(*args, **(kwargs or {}))
 
 
 def _changed(v: Tensor) -> Tensor:

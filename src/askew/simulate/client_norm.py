@@ -78,7 +78,7 @@ class ClientGroupNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         clients = self.weight.shape[0]
         if has_kernels(x) and x.ndim == 4:
-            return _GroupNormalise.apply(x[:, None], self.weight, self.bias, self.groups, self.eps)[:, 0]
+            return _GroupNormalise.apply(x, self.weight, self.bias, self.groups, self.eps)
         shape = (clients, 1, -1, *[1] * (x.ndim - 2))
         y = F.group_norm(x, self.groups, eps=self.eps).unflatten(0, (clients, -1))
         return (y * self.weight.view(shape) + self.bias.view(shape)).flatten(0, 1)
@@ -142,12 +142,13 @@ class _BatchNormalise(torch.autograd.Function):
 
 
 class _GroupNormalise(torch.autograd.Function):
-    """y = w (x - mean) / sqrt(var + eps) + b over the channels of a group in each example; x [K * B, 1, C, H, W], w [K, C]."""
+    """y = w (x - mean) / sqrt(var + eps) + b over the channels of a group in each example; x [K * B, C, H, W], w [K, C]."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, groups: int, eps: float) -> Tensor:
         from askew.simulate.norm_kernels import var_mean
 
+        x = x.unsqueeze(1)  # a set of one example
         real = torch.ones(len(x), dtype=torch.int64, device=x.device)
         var, mean = var_mean(x, real)  # [K * B, C]
         middle = _over_group(mean, groups)
@@ -155,18 +156,19 @@ class _GroupNormalise(torch.autograd.Function):
         ctx.save_for_backward(x, weight, middle, inverse, real)
         ctx.groups = groups
         each = len(x) // len(weight)
-        return _scaled(x, middle, inverse * weight.repeat_interleave(each, 0), bias.repeat_interleave(each, 0), real)
+        return _scaled(x, middle, inverse * weight.repeat_interleave(each, 0), bias.repeat_interleave(each, 0), real).squeeze(1)
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
         x, weight, mean, inverse, real = ctx.saved_tensors
+        dy = dy.unsqueeze(1)
         dbias, dweight = _gradient_sums(x, dy, mean, inverse)  # of each example
         own = weight.repeat_interleave(len(x) // len(weight), 0)
         share = inverse / (x.shape[3] * x.shape[4])  # means over a group are means over its channels' means
         dx = _scaled_back(x, dy, mean, inverse, inverse * own, _over_group(own * dbias, ctx.groups) * share,
                           _over_group(own * dweight, ctx.groups) * share, real)
         clients = len(weight)
-        return dx, dweight.unflatten(0, (clients, -1)).sum(dim=1), dbias.unflatten(0, (clients, -1)).sum(dim=1), None, None
+        return dx.squeeze(1), dweight.unflatten(0, (clients, -1)).sum(dim=1), dbias.unflatten(0, (clients, -1)).sum(dim=1), None, None
 
 
 def _over_group(v: Tensor, groups: int) -> Tensor:
