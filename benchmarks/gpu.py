@@ -10,6 +10,7 @@ import json
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).parent))
+from in_turn import add_options, my_turn
 from workloads import Workload, workload
 
 from askew.simulate.loop import Simulation
@@ -27,28 +29,34 @@ from askew.simulate.task import build_task
 from askew.simulate.vectorised import Vectorised, matrix_precision
 
 
-def federated(work: Workload, precision: str, rounds: int, device: str, engine: str = "vectorised", **options: Any) -> dict[str, Any]:
+def federated(work: Workload, precision: str, rounds: int, device: str, engine: str = "vectorised",
+              **options: Any) -> Callable[[], dict[str, Any]]:
+    """Rounds of all clients; made ready here (the first round compiles), timed when called."""
     task = build_task(work.recipe, data=work.data, device=device)
     simulation = Simulation(task, Vectorised(task, precision=precision, **options) if engine == "vectorised" else Sequential(task))
     began = time.perf_counter()
     simulation.advance()
     torch.cuda.synchronize()
     first = time.perf_counter() - began
-    for _ in range(3):
-        simulation.advance()
-    times = []
-    for _ in range(5):  # a round is handed over before the one before it is waited for: only many of them show what one costs
-        began = time.perf_counter()
-        for _ in range(rounds):
+
+    def timed() -> dict[str, Any]:
+        for _ in range(3):
             simulation.advance()
-        times.append((time.perf_counter() - began) / rounds)
-    median = statistics.median(times)
-    return {"what": f"{work.name} {engine}", "precision": precision, "first_s": round(first, 2), "round_ms": round(1e3 * median, 3),
-            "images_per_s": round(work.images_per_round / median), "rounds": rounds}
+        times = []
+        for _ in range(5):  # a round is handed over before the one before it is waited for: only many of them show what one costs
+            began = time.perf_counter()
+            for _ in range(rounds):
+                simulation.advance()
+            times.append((time.perf_counter() - began) / rounds)
+        median = statistics.median(times)
+        return {"what": f"{work.name} {engine}", "precision": precision, "first_s": round(first, 2), "round_ms": round(1e3 * median, 3),
+                "images_per_s": round(work.images_per_round / median), "rounds": rounds}
+
+    return timed
 
 
-def centralised(work: Workload, precision: str, device: str, model: nn.Module | None = None) -> dict[str, Any]:
-    """One model on the same images: batch K x B, compiled, one CUDA graph, channels last."""
+def centralised_step(work: Workload, precision: str, device: str, model: nn.Module | None = None) -> Callable[[], dict[str, Any]]:
+    """One model on the same images: batch K x B, compiled, one CUDA graph, channels last. Made ready here, timed when called."""
     task = build_task(work.recipe, data=work.data, device=device, model=model)
     clients = task.cohort_size
     batch = work.recipe.batch_size * clients
@@ -82,6 +90,8 @@ def centralised(work: Workload, precision: str, device: str, model: nn.Module | 
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             step()
+
+    def timed() -> dict[str, Any]:
         order = torch.randperm(len(task.data.train), device=device)
         times = []
         for repeat in range(30):
@@ -93,9 +103,11 @@ def centralised(work: Workload, precision: str, device: str, model: nn.Module | 
                 graph.replay()
             torch.cuda.synchronize()
             times.append((time.perf_counter() - began) / 10)
-    median = statistics.median(times)
-    return {"what": f"{work.name} centralised, batch {batch}", "precision": precision, "round_ms": None,
-            "images_per_s": round(batch / median), "rounds": 300}
+        median = statistics.median(times)
+        return {"what": f"{work.name} centralised, batch {batch}", "precision": precision, "round_ms": None,
+                "images_per_s": round(batch / median), "rounds": 300}
+
+    return timed
 
 
 def main() -> None:
@@ -105,18 +117,19 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--loop", action="store_true", help="also time one client after the other")
     parser.add_argument("--json", type=Path)
+    add_options(parser)
     options = parser.parse_args()
     rows = []
     for name in options.workloads.split(","):
         work = workload(name)
-        for precision in options.precisions.split(","):
-            rows.append(federated(work, precision, options.rounds, "cuda"))
-            print(rows[-1], flush=True)  # noqa: T201
-            rows.append(centralised(work, precision, "cuda"))
-            print(rows[-1], flush=True)  # noqa: T201
+        contestants = [made for precision in options.precisions.split(",")
+                       for made in (federated(work, precision, options.rounds, "cuda"), centralised_step(work, precision, "cuda"))]
         if options.loop:
-            rows.append(federated(work, "fp32", 2, "cuda", engine="sequential"))
-            print(rows[-1], flush=True)  # noqa: T201
+            contestants.append(federated(work, "fp32", 2, "cuda", engine="sequential"))
+        with my_turn(options.meet, options.parties):
+            for timed in contestants:
+                rows.append(timed())
+                print(rows[-1], flush=True)  # noqa: T201
     if options.json:
         options.json.write_text(json.dumps({"environment": describe_environment("cuda"), "rows": rows}, indent=1) + "\n")
 

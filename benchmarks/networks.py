@@ -23,7 +23,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).parent))
-from gpu import centralised
+from gpu import centralised_step
+from in_turn import add_options, my_turn
 from workloads import Workload
 
 from askew.core.dataset import Dataset, Examples
@@ -156,16 +157,20 @@ def plain_loop(module: nn.Module, task: Task, precision: str, clients: int | Non
     return (time.perf_counter() - began) * task.num_clients / count
 
 
-def measure(name: str, precision: str, rounds: int, compiled: bool) -> dict[str, Any]:
+def begun(name: str, precision: str, compiled: bool) -> tuple[Simulation, float]:
+    """A simulation that has compiled all it needs, and the seconds of its first round."""
     work, model = workload(name)
     task = build_task(work.recipe, data=work.data, model=model, device="cuda")
     began = time.perf_counter()
-    engine = Vectorised(task, precision=precision, compiled=compiled)
-    simulation = Simulation(task, engine)
+    simulation = Simulation(task, Vectorised(task, precision=precision, compiled=compiled))
     simulation.advance()
     torch.cuda.synchronize()
-    first = time.perf_counter() - began
-    simulation.advance()
+    return simulation, time.perf_counter() - began
+
+
+def measured(simulation: Simulation, rounds: int) -> dict[str, Any]:
+    for _ in range(2):
+        simulation.advance()
     times = []
     for _ in range(5):  # a round is handed over before the one before it is waited for: only many of them show what one costs
         began = time.perf_counter()
@@ -173,9 +178,28 @@ def measure(name: str, precision: str, rounds: int, compiled: bool) -> dict[str,
             simulation.advance()
         times.append((time.perf_counter() - began) / rounds)
     seconds = statistics.median(times)
-    images = len(task.data.train) * task.recipe.epochs
-    return {"network": name, "kind": engine.kind, "precision": precision, "compiled": compiled, "first_s": round(first, 2),
-            "round_s": round(seconds, 5), "images_per_s": round(images / seconds)}
+    task = simulation.task
+    return {"round_s": round(seconds, 5), "images_per_s": round(len(task.data.train) * task.recipe.epochs / seconds)}
+
+
+def compare(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Ours, compiled and not, against the plain loop; for ResNet-18 also against one model."""
+    simulations = {compiled: begun(name, options.precision, compiled) for compiled in (False, True)}
+    work, model = workload(name)
+    task, plainly = simulations[False][0].task, copy.deepcopy(model).to("cuda")  # the network as it is, with torch's own dropout
+    one = centralised_step(work, options.precision, "cuda", model) if name == "resnet18_gn" else None
+    rows = []
+    with my_turn(options.meet, options.parties):
+        plain_loop(plainly, task, options.precision, 1)
+        plain = statistics.median(plain_loop(plainly, task, options.precision, min(10, task.num_clients)) for _ in range(3))
+        for compiled, (simulation, first) in simulations.items():
+            row = {"network": name, "kind": simulation.engine.kind, "precision": options.precision, "compiled": compiled,
+                   "first_s": round(first, 2), **measured(simulation, options.rounds), "plain_s": round(plain, 4)}
+            rows.append(row | {"times_plain": round(plain / row["round_s"], 1)})
+        if one is not None:
+            rows.append(one() | {"network": name})
+            rows[-1]["ours_to_one"] = [round(row["images_per_s"] / rows[-1]["images_per_s"], 2) for row in rows[:-1]]
+    return rows
 
 
 def main() -> None:
@@ -183,25 +207,14 @@ def main() -> None:
     parser.add_argument("--networks", default=",".join(CASES))
     parser.add_argument("--precision", default="bf16")
     parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--no-compiled", action="store_true")
     parser.add_argument("--json", type=Path)
+    add_options(parser)
     options = parser.parse_args()
     rows = []
     for name in options.networks.split(","):
-        work, model = workload(name)
-        task = build_task(work.recipe, data=work.data, model=model, device="cuda")
-        plainly = copy.deepcopy(model).to("cuda")  # the network as it is, with torch's own dropout
-        plain_loop(plainly, task, options.precision, 1)
-        plain = statistics.median(plain_loop(plainly, task, options.precision, min(10, task.num_clients)) for _ in range(3))
-        for compiled in (False,) if options.no_compiled else (False, True):
-            row = measure(name, options.precision, options.rounds, compiled) | {"plain_s": round(plain, 4)}
-            rows.append(row | {"times_plain": round(plain / row["round_s"], 1)})
-            print(rows[-1], flush=True)  # noqa: T201
-        if name == "resnet18_gn":
-            one = centralised(work, options.precision, "cuda", model)
-            ours = [row["images_per_s"] for row in rows if row.get("network") == name]
-            rows.append(one | {"ratio": [round(speed / one["images_per_s"], 2) for speed in ours]})
-            print(rows[-1], flush=True)  # noqa: T201
+        rows += compare(name, options)
+        for row in rows[-3:]:
+            print(row, flush=True)  # noqa: T201
     if options.json:
         options.json.write_text(json.dumps({"environment": describe_environment("cuda"), "rows": rows}, indent=1) + "\n")
 
