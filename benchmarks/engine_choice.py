@@ -1,11 +1,12 @@
 """Which engine is the fastest, over networks, batches and cohorts: the table that the rule of `--engine auto` was made from.
 
     python benchmarks/engine_choice.py [--threads 2] [--passes 3] [--json FILE]
-    python benchmarks/engine_choice.py --judge FILE     how the rule as it is now does on a stored table
+    python benchmarks/engine_choice.py --judge FILE [--json FILE]     how the rule as it is now does on a stored table
 
 Every trial times all engines in turns on a few local steps (`askew.simulate.engines.calibrate`); of several passes over the
 grid the best time counts, so that other work on the machine costs a pass and not a row. With one thread allowed, `parallel`
-has nothing to offer, and the other two, which train on one thread anyway, take the times that they have here.
+has nothing to offer, and the other two take the times that they have here, since they train on one thread anyway (but for
+passes as large as `SHARED`, which are left out of that judgement).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from askew.core.recipe import Recipe
 from askew.simulate.engines import calibrate, choose_by
 from askew.simulate.run_folder import describe_environment
 from askew.simulate.task import Task, build_task
-from askew.simulate.threads import examples_per_step, forward_flops
+from askew.simulate.threads import SHARED, examples_per_step, forward_flops
 
 # (network, shape of its inputs)
 NETWORKS: list[tuple[str, tuple[int, ...]]] = [
@@ -79,16 +80,19 @@ def judge(rows: list[dict[str, Any]], threads: int) -> dict[str, Any]:
     """How often the rule takes the fastest engine (or one within 10% of it), and what it costs where it does not."""
     losses = []
     for row in rows:
+        if threads == 1 and row["flops_per_step"] >= SHARED:
+            continue
         chosen = choose_by(row["weights"], row["flops_per_step"], row["cohort"], row["cohort"], threads)
-        possible = {name: value for name, value in row["seconds"].items() if threads > 1 or name != "parallel"}
+        # One client in `parallel` is one client in `sequential`.
+        possible = {name: value for name, value in row["seconds"].items() if name != "parallel" or min(threads, row["cohort"]) > 1}
         if chosen not in possible:
             chosen = "sequential"
         losses.append((possible[chosen] / min(possible.values()), chosen, row))
     losses.sort(key=lambda loss: -loss[0])
     worst = [{"network": row["network"], "inputs": row["inputs"], "batch": row["batch"], "cohort": row["cohort"], "taken": chosen,
-              "fastest": min(row["seconds"], key=row["seconds"].get), "ratio": round(ratio, 2)} for ratio, chosen, row in losses[:10]]
+              "ratio": round(ratio, 2)} for ratio, chosen, row in losses[:10]]
     ratios = [ratio for ratio, _, _ in losses]
-    return {"rows": len(rows), "fastest": sum(ratio == 1 for ratio in ratios), "within_10_percent": sum(ratio <= 1.1 for ratio in ratios),
+    return {"rows": len(ratios), "fastest": sum(ratio == 1 for ratio in ratios), "within_10_percent": sum(ratio <= 1.1 for ratio in ratios),
             "mean_ratio": round(sum(ratios) / len(ratios), 3), "worst": worst,
             "peers": {row["network"]: (chosen, round(ratio, 2)) for ratio, chosen, row in losses if row["network"] in PEERS}}
 
@@ -101,11 +105,12 @@ def main() -> None:
     parser.add_argument("--judge", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    rows = json.loads(options.judge.read_text())["rows"] if options.judge else measure(options.passes)
-    rule = {f"{threads} threads": judge(rows, threads) for threads in sorted({1, options.threads})}
+    table = json.loads(options.judge.read_text()) if options.judge else {
+        "environment": describe_environment("cpu"), "passes": options.passes, "rows": measure(options.passes)}
+    rule = {f"{threads} threads": judge(table["rows"], threads) for threads in sorted({1, options.threads})}
     print(json.dumps(rule, indent=1))  # noqa: T201
     if options.json:
-        options.json.write_text(json.dumps({"environment": describe_environment("cpu"), "rule": rule, "rows": rows}, indent=1) + "\n")
+        options.json.write_text(json.dumps({**table, "rule": rule}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

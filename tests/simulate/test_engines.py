@@ -30,7 +30,7 @@ CASES = {
     "the default job": (askew.Recipe(), None, "vectorised", "vectorised"),
     "a small CNN": (askew.Recipe(model="small_cnn()"), None, "vectorised", "vectorised"),
     "one client": (askew.Recipe(population="pooled()"), None, "sequential", "sequential"),
-    "two clients": (askew.Recipe(population="iid(clients=2)"), None, "sequential", "sequential"),
+    "two clients": (askew.Recipe(population="iid(clients=2)"), None, "sequential", "parallel"),
     "one client per round": (askew.Recipe(population=TEN, fraction=0.1), None, "sequential", "sequential"),
     "batches of everything": (askew.Recipe(batch_size=0), None, "vectorised", "vectorised"),
     "a wide MLP": (askew.Recipe(population=TEN, model="mlp(hidden=[4096])"), None, "sequential", "parallel"),

@@ -27,7 +27,6 @@ TRY_STEPS = 4
 FEW_CLIENTS = 3  # at once, from which batching them pays
 SMALL_WEIGHTS = 50_000  # of a network, up to which memory keeps up with a copy for each client
 SMALL_STEP = 1e7  # floating-point operations of a client's forward pass, up to which calling them takes longer
-LARGE_STEP = 4e6  # ... from which threads do not wait for the interpreter most of the time
 
 
 @dataclass(frozen=True)
@@ -106,7 +105,7 @@ def choose_by(weights: int, step: float, clients: int, cohort: int, threads: int
     """
     if clients >= FEW_CLIENTS and weights <= SMALL_WEIGHTS and step <= SMALL_STEP:
         return "vectorised"
-    return "parallel" if min(threads, cohort) > 1 and step >= LARGE_STEP else "sequential"
+    return "parallel" if min(threads, cohort) > 1 else "sequential"
 
 
 def calibrate(task: Task, repeats: int = 3, clients: int = TRY_CLIENTS, steps: int = TRY_STEPS) -> list[Timing]:
