@@ -81,11 +81,11 @@ def test_a_compiler_that_errs_is_found_out(monkeypatch):
     def wrong(function):
         def call(*args):
             out = function(*args)
-            if not isinstance(out, torch.Tensor) or len(args) != 6:  # of all that is compiled, the losses
+            if not isinstance(out, torch.Tensor) or len(args) != 7:  # of all that is compiled, the losses
                 return out
-            x, y, counts, params, buffers, drop = args
+            x, y, counts, params, buffers, drop, padded = args
             frozen = {name: v.detach() if name == next(iter(params)) else v for name, v in params.items()}
-            return function(x, y, counts, frozen, buffers, drop)
+            return function(x, y, counts, frozen, buffers, drop, padded)
 
         return call
 

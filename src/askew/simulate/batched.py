@@ -131,8 +131,7 @@ def _stacked(module: nn.Module, axes: Mapping[str, int], rank: int) -> Network:
         if keys is not None:
             state |= dict.fromkeys(drop, keys)
         if normalise:
-            counts = torch.full((clients,), x.shape[1], device=x.device) if real is None else real
-            state |= dict.fromkeys(normalise, counts)
+            state |= dict.fromkeys(normalise, x.new_empty((clients, 0)) if real is None else real)
         for layer in layers:
             layer.calls = 0
         scores = call(stacked, state, (x.flatten(0, 1),), places)

@@ -18,8 +18,8 @@ from askew.simulate.kernels import has_kernels
 class ClientBatchNorm(nn.Module):
     """`nn.BatchNorm1d` to `3d` with weights and statistics [K, C]: each client's batch by itself.
 
-    The buffer `counts` [K] says how many examples of each client are real, where batches are padded to one size: only they
-    count, and a client with none keeps its statistics.
+    Where batches are padded to one size, the buffer `counts` [K] says how many examples of each client are real: only they
+    count, and a client with none keeps its statistics. [K, 0] says that all are.
     """
 
     weight: Tensor | None
@@ -38,7 +38,7 @@ class ClientBatchNorm(nn.Module):
         self.register_buffer("counts", torch.zeros(0, dtype=torch.int64))
 
     def forward(self, x: Tensor) -> Tensor:
-        clients, real = self.counts.shape[0], self.counts
+        clients, real = self.counts.shape[0], self.counts if self.counts.ndim == 1 else None
         each = x.unflatten(0, (clients, -1))
         kind = torch.promote_types(x.dtype, torch.float32)
         weight, bias = (v if v is not None else x.new_full((clients, self.channels), fill, dtype=kind)
@@ -49,22 +49,32 @@ class ClientBatchNorm(nn.Module):
             return ((each - self.running_mean.view(shape)) * scale.view(shape) + bias.view(shape)).to(x.dtype).flatten(0, 1)
         result, mean, var = _BatchNormalise.apply(each, weight, bias, self.eps, real)
         if self.running_mean is not None:
-            self._track(mean, var, real, x[0].numel() // x.shape[1])
+            self._track(mean, var, real, each.shape[1], x[0].numel() // self.channels)
         return result.flatten(0, 1)
 
     @torch.no_grad()
-    def _track(self, mean: Tensor, var: Tensor, real: Tensor, pixels: int) -> None:
-        """Move the running statistics, by `momentum` or, where it is None, to the mean over all batches so far."""
+    def _track(self, mean: Tensor, var: Tensor, real: Tensor | None, batch: int, pixels: int) -> None:
+        """Move the running statistics, by `momentum` or, where it is None, to the mean over all batches so far.
+
+        Args:
+            pixels: values of a channel in one example.
+        """
         assert self.running_mean is not None
         assert self.running_var is not None
         assert self.num_batches_tracked is not None
-        values = real[:, None] * pixels  # that a channel's statistics are of
-        self.num_batches_tracked.add_((real > 0).to(torch.int64))
+        self.num_batches_tracked.add_(1 if real is None else (real > 0).to(torch.int64))
         share = self.momentum if self.momentum is not None else 1.0 / self.num_batches_tracked[:, None].clamp_min(1)
-        var = var * (values / (values - 1).clamp_min(1))  # torch keeps the unbiased variance
+        # torch keeps the unbiased variance.
+        if real is None:
+            values: Tensor | None = None
+            var = var * (batch * pixels / max(1, batch * pixels - 1))
+        else:
+            values = real[:, None] * pixels
+            var = var * (values / (values - 1).clamp_min(1))
         for kept, new in ((self.running_mean, mean), (self.running_var, var)):
+            moved = kept + (new.to(kept.dtype) - kept) * share
             # Not a step of length 0: who stands idle may have no finite statistics.
-            kept.copy_(torch.where(values > 0, kept + (new.to(kept.dtype) - kept) * share, kept))
+            kept.copy_(moved if values is None else torch.where(values > 0, moved, kept))
 
 
 class ClientGroupNorm(nn.Module):
@@ -114,25 +124,25 @@ class _BatchNormalise(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, eps: float, real: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, eps: float, real: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         across, shape = _across(x)
         if _has_kernels(x):
             from askew.simulate.norm_kernels import var_mean
 
-            var, mean = var_mean(x, real)
+            var, mean = var_mean(x, _all_of(x) if real is None else real)
         else:
-            wide = _as(x, _wide(x))
-            values, mask = _values(x, real), _mask(x, real)
-            mean = torch.where(mask, wide, 0.0).sum(dim=across) / values
-            var = torch.where(mask, (wide - mean.view(shape)).square(), 0.0).sum(dim=across) / values
+            wide, values = _as(x, _wide(x)), _values(x, real)
+            mean = _kept(wide, real).sum(dim=across) / values
+            var = _kept((wide - mean.view(shape)).square(), real).sum(dim=across) / values
         inverse = torch.rsqrt(var + eps)
-        ctx.save_for_backward(x, weight, mean, inverse, real)
+        ctx.save_for_backward(x, weight, mean, inverse, *([] if real is None else [real]))
         ctx.mark_non_differentiable(mean, var)
         return _scaled(x, mean, inverse * weight, bias, real), mean, var
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor, None, None]:
-        x, weight, mean, inverse, real = ctx.saved_tensors
+        x, weight, mean, inverse, *rest = ctx.saved_tensors
+        real = rest[0] if rest else None
         # What comes back from padding is 0 already: from the loss, and from every BatchNorm behind this one.
         dbias, dweight = _gradient_sums(x, dy, mean, inverse)
         scale = inverse * weight
@@ -149,24 +159,23 @@ class _GroupNormalise(torch.autograd.Function):
         from askew.simulate.norm_kernels import var_mean
 
         x = x.unsqueeze(1)  # a set of one example
-        real = torch.ones(len(x), dtype=torch.int64, device=x.device)
-        var, mean = var_mean(x, real)  # [K * B, C]
+        var, mean = var_mean(x, _all_of(x))  # [K * B, C]
         middle = _over_group(mean, groups)
         inverse = torch.rsqrt(_over_group(var + (mean - middle).square(), groups) + eps)
-        ctx.save_for_backward(x, weight, middle, inverse, real)
+        ctx.save_for_backward(x, weight, middle, inverse)
         ctx.groups = groups
         each = len(x) // len(weight)
-        return _scaled(x, middle, inverse * weight.repeat_interleave(each, 0), bias.repeat_interleave(each, 0), real).squeeze(1)
+        return _scaled(x, middle, inverse * weight.repeat_interleave(each, 0), bias.repeat_interleave(each, 0), None).squeeze(1)
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
-        x, weight, mean, inverse, real = ctx.saved_tensors
+        x, weight, mean, inverse = ctx.saved_tensors
         dy = dy.unsqueeze(1)
         dbias, dweight = _gradient_sums(x, dy, mean, inverse)  # of each example
         own = weight.repeat_interleave(len(x) // len(weight), 0)
         share = inverse / (x.shape[3] * x.shape[4])  # means over a group are means over its channels' means
         dx = _scaled_back(x, dy, mean, inverse, inverse * own, _over_group(own * dbias, ctx.groups) * share,
-                          _over_group(own * dweight, ctx.groups) * share, real)
+                          _over_group(own * dweight, ctx.groups) * share, None)
         clients = len(weight)
         return dx.squeeze(1), dweight.unflatten(0, (clients, -1)).sum(dim=1), dbias.unflatten(0, (clients, -1)).sum(dim=1), None, None
 
@@ -191,28 +200,28 @@ def _gradient_sums(x: Tensor, dy: Tensor, mean: Tensor, inverse: Tensor) -> tupl
     return wide.sum(dim=across), (wide * ((x.to(_wide(x)) - mean.view(shape)) * inverse.view(shape))).sum(dim=across)
 
 
-def _scaled(x: Tensor, mean: Tensor, scale: Tensor, bias: Tensor, real: Tensor) -> Tensor:
+def _scaled(x: Tensor, mean: Tensor, scale: Tensor, bias: Tensor, real: Tensor | None) -> Tensor:
     """(x - mean) scale + bias, and bias for padding: what it held, be it infinite, goes no further."""
     if _has_kernels(x) and not torch.compiler.is_compiling():
         from askew.simulate.norm_kernels import scaled
 
-        return scaled(x, mean, scale, bias, real)
+        return scaled(x, mean, scale, bias, _all_of(x) if real is None else real)
     shape = _across(x)[1]
     normal = (_as(x, _wide(x)) - mean.view(shape)) * scale.view(shape)
-    return _as(torch.where(_mask(x, real), normal, 0.0) + bias.view(shape), x.dtype)
+    return _as(_kept(normal, real) + bias.view(shape), x.dtype)
 
 
 def _scaled_back(x: Tensor, dy: Tensor, mean: Tensor, inverse: Tensor, scale: Tensor, plain: Tensor, normal: Tensor,
-                 real: Tensor) -> Tensor:
+                 real: Tensor | None) -> Tensor:
     """scale dy - plain - normal (x - mean) inverse, and 0 for padding."""
     if _has_kernels(x) and not torch.compiler.is_compiling():
         from askew.simulate.norm_kernels import scaled_back
 
-        return scaled_back(x, dy, mean, inverse, scale, plain, normal, real)
+        return scaled_back(x, dy, mean, inverse, scale, plain, normal, _all_of(x) if real is None else real)
     shape, wide = _across(x)[1], _wide(x)
     there = (x.to(wide) - mean.view(shape)) * inverse.view(shape)
     dx = dy.to(wide) * scale.view(shape) - plain.view(shape) - there * normal.view(shape)
-    return torch.where(_mask(x, real), dx, 0.0).to(x.dtype)
+    return _kept(dx, real).to(x.dtype)
 
 
 def _as(x: Tensor, dtype: torch.dtype) -> Tensor:
@@ -225,14 +234,23 @@ def _wide(x: Tensor) -> torch.dtype:
     return torch.promote_types(x.dtype, torch.float32)
 
 
-def _mask(x: Tensor, real: Tensor) -> Tensor:
-    """[K, B, 1, ...]: which examples are real, not padding."""
+def _all_of(x: Tensor) -> Tensor:
+    """[K]: that all examples are real."""
+    return torch.full((len(x),), x.shape[1], device=x.device)
+
+
+def _kept(x: Tensor, real: Tensor | None) -> Tensor:
+    """x [K, B, ...] with 0 in the place of padding."""
+    if real is None:
+        return x
     mask = torch.arange(x.shape[1], device=x.device) < real[:, None]
-    return mask.view(*mask.shape, *[1] * (x.ndim - 2))
+    return torch.where(mask.view(*mask.shape, *[1] * (x.ndim - 2)), x, 0.0)
 
 
-def _values(x: Tensor, real: Tensor) -> Tensor:
-    """[K, 1]: values that a channel's statistics are of."""
+def _values(x: Tensor, real: Tensor | None) -> Tensor | int:
+    """Values that a channel's statistics are of, [K, 1] where that differs."""
+    if real is None:
+        return x[0].numel() // x.shape[2]
     return (real.clamp_min(1) * (x[0, 0].numel() // x.shape[2]))[:, None].to(_wide(x))
 
 

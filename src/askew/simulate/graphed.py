@@ -36,7 +36,7 @@ WHOLE = 16  # steps of which one graph may consist
 TRIED = 2  # clients whose gradients are also taken without what was compiled
 _VARIANTS = 256  # compiled forms of one function that are kept; beyond its limit `torch.compile` silently compiles no more
 
-Form = tuple[int, int, bool]  # of a local step: clients, batch, whether some stand idle
+Form = tuple[int, int, bool, bool]  # of a local step: clients, batch, whether some stand idle, whether batches are padded
 
 
 @dataclass
@@ -116,9 +116,9 @@ class GraphedSteps:
         return x.unflatten(0, mine.shape), self.y[mine], _at(counts, number)
 
     def _losses(self, network: Network) -> Callable[..., Tensor]:
-        def losses(x: Tensor, y: Tensor, counts: Tensor, params: Params, buffers: Params, drop: Tensor | None) -> Tensor:
+        def losses(x: Tensor, y: Tensor, counts: Tensor, params: Params, buffers: Params, drop: Tensor | None, padded: bool) -> Tensor:
             with torch.autocast(x.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
-                scores = network(x, params, buffers, x.shape[0], drop, counts)
+                scores = network(x, params, buffers, x.shape[0], drop, counts if padded else None)
             return local_losses(scores, y, counts)
 
         return losses
@@ -161,13 +161,14 @@ class GraphedSteps:
         mine, graphs = self._memory(shape, start, start_buffers, step, examples, counts, streams)
         room = len(mine.streams)
         uneven = len(set(steps)) > 1 or room > clients  # some stand idle
+        padded = uneven or (not self.exact and bool((host_counts < batch).any()))
         plan: list[Form] = []
         for t in range(max(steps)):
             active = int(np.searchsorted(-np.asarray(steps), -t))
             size = int(host_counts[:active, t].max())
-            plan.append((_bucket(active, room) if uneven else clients, size if self.exact else batch, uneven))
+            plan.append((_bucket(active, room) if uneven else clients, size if self.exact else batch, uneven, padded))
         if sum(form[0] for form in plan) * IDLE > room * len(plan):  # nearly equal: one graph, a few stand idle
-            plan = [(room, form[1], uneven) for form in plan]
+            plan = [(room, form[1], uneven, padded) for form in plan]
         self._numbers |= {room, *(form[0] for form in plan)}
         parts = [(form, count) for form, same in itertools.groupby(plan) for count in _parts(len(list(same)), uneven)]
         self._load(mine, start, start_buffers, step, examples, counts, streams, round)
@@ -252,22 +253,22 @@ class GraphedSteps:
 
     def _capture_steps(self, mine: Buffers, step: BatchedStep, form: Form, count: int) -> Callable[[], None]:
         """`count` local steps of the first clients with batches of one size, ready to be repeated."""
-        clients, batch, uneven = form
+        clients, _batch, uneven, _ = form
         new = form not in mine.applies
         if new:
             rates = {at: v[:clients] for at, v in mine.rates.items()}
             mine.applies[form] = self._make_apply(step.rebound(rates, {at: self._mark(v[:, None]) for at, v in rates.items()}), uneven)
             if self.compiled:
-                self._check_compiled(mine, clients, batch)
+                self._check_compiled(mine, form)
         apply = mine.applies[form]
 
         def first() -> None:
             mine.step.zero_()
-            self._one_step(mine, step, apply, clients, batch)
+            self._one_step(mine, step, apply, form)
 
         def steps() -> None:
             for _ in range(count):
-                self._one_step(mine, step, apply, clients, batch)
+                self._one_step(mine, step, apply, form)
 
         return self._capture(steps, first, 3 if new else 1)
 
@@ -304,8 +305,9 @@ class GraphedSteps:
 
         return self._compile(apply) if step.elementwise else apply
 
-    def _one_step(self, mine: Buffers, step: BatchedStep, apply: Callable[..., None], clients: int, batch: int) -> None:
-        losses, gradients, counts = self._gradients(mine, clients, batch, self._inputs, self._forward)
+    def _one_step(self, mine: Buffers, step: BatchedStep, apply: Callable[..., None], form: Form) -> None:
+        clients = form[0]
+        losses, gradients, counts = self._gradients(mine, form, self._inputs, self._forward)
         with torch.no_grad():
             params, low, state, streams = (self._first(v, clients) for v in (mine.params, mine.low, mine.state, mine.streams))
             noise = self._mark(_at(mine.noise[:clients], mine.step)) if step.plain.random else streams
@@ -314,25 +316,26 @@ class GraphedSteps:
             apply(params, low, pytree.tree_map(self._mark, gradients), state, start, mine.round, noise, mine.step, counts)
             mine.step += 1
 
-    def _gradients(self, mine: Buffers, clients: int, batch: int, gather: Callable[..., Any],
+    def _gradients(self, mine: Buffers, form: Form, gather: Callable[..., Any],
                    forward: Callable[..., Tensor]) -> tuple[Tensor, Params, Tensor]:
         """The losses of the first clients in the step that they have come to, their gradients, and how many examples are real."""
+        clients, batch, _, padded = form
         keys = self._mark(mine.augment[:clients, :, :batch]) if self.prepare.random else None
         drop = self._mark(_at(mine.drop[:clients], mine.step)) if self.drops else None
         x, y, counts = gather(self._mark(mine.examples[:clients, :, :batch]), self._first(mine.counts, clients), keys, mine.step)
         x, y, counts = self._mark(x), self._mark(y), self._mark(counts)
         leaves = {name: v.requires_grad_() for name, v in self._first({**mine.params, **mine.low}, clients).items()}
-        losses = forward(x, y, counts, leaves, self._first(mine.buffers, clients), drop)
+        losses = forward(x, y, counts, leaves, self._first(mine.buffers, clients), drop, padded)
         # Compiled, one launch less; uncompiled, torch would first import a library of algebra to look at the sizes.
         total, given = (losses, mine.ones[:clients]) if self.compiled else (losses.sum(), None)
         gradients = torch.autograd.grad(total, list(leaves.values()), given, allow_unused=True, materialize_grads=True)
         return losses.detach(), dict(zip(leaves, gradients, strict=True)), counts
 
-    def _check_compiled(self, mine: Buffers, clients: int, batch: int) -> None:
+    def _check_compiled(self, mine: Buffers, form: Form) -> None:
         """Compilers err: the first step's gradients of some clients must be what they are uncompiled. Gross errors, not rounding."""
-        few = min(TRIED, clients)
-        found = {name: v[:few].float() for name, v in self._gradients(mine, clients, batch, self._inputs, self._forward)[1].items()}
-        wanted = {name: v.float() for name, v in self._gradients(mine, few, batch, *self._plain)[1].items()}
+        few = min(TRIED, form[0])
+        found = {name: v[:few].float() for name, v in self._gradients(mine, form, self._inputs, self._forward)[1].items()}
+        wanted = {name: v.float() for name, v in self._gradients(mine, (few, *form[1:]), *self._plain)[1].items()}
         whole = torch.stack([v.norm() for v in wanted.values()]).norm()
         for name, v in wanted.items():
             if whole.isfinite() and not (found[name] - v).norm() <= 0.5 * v.norm() + 0.02 * whole:
