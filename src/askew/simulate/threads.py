@@ -85,6 +85,7 @@ def forward_flops(task: Task) -> float:
     An estimate for rules: it leaves out whatever has no weights (activations, pooling, the scores of attention).
 
     Example:
+        >>> from askew.simulate.task import build_task
         >>> forward_flops(build_task(Recipe(data="digits()", model="mlp(hidden=[64])")))  # 2 (64 * 64 + 64 * 10)
         9472.0
     """
