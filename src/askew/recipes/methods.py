@@ -10,17 +10,20 @@ import dataclasses
 import inspect
 from typing import Any, Literal
 
-from askew.client import add_gradient_noise, add_proximal, project_to_ball, quantize, quantize_at_random
+# From their own files: a package's name for a piece is that of the file, too, whichever was imported last.
+from askew.client.add_gradient_noise import add_gradient_noise
+from askew.client.add_proximal import add_proximal
+from askew.client.project_to_ball import project_to_ball
+from askew.client.quantize import quantize
+from askew.client.quantize_at_random import quantize_at_random
 from askew.core.recipe import Recipe
 from askew.core.registry import Spec, build, find, piece
 from askew.core.transform import Transform
-from askew.server import (
-    evaluate_average,
-    mask_by_sign_agreement,
-    momentum,
-    rescale_to_mean_norm,
-    train_on_server,
-)
+from askew.server.evaluate_average import evaluate_average
+from askew.server.mask_by_sign_agreement import mask_by_sign_agreement
+from askew.server.momentum import momentum
+from askew.server.rescale_to_mean_norm import rescale_to_mean_norm
+from askew.server.train_on_server import train_on_server
 
 
 @piece("method")

@@ -86,7 +86,7 @@ def forward_flops(task: Task) -> float:
 
     Example:
         >>> from askew.simulate.task import build_task
-        >>> forward_flops(build_task(Recipe(data="digits()", model="mlp(hidden=[64])")))  # 2 (64 * 64 + 64 * 10)
+        >>> forward_flops(build_task(askew.Recipe(data="digits()", model="mlp(hidden=[64])")))  # 2 (64 * 64 + 64 * 10)
         9472.0
     """
     counted = 0.0
