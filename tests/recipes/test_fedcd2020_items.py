@@ -16,7 +16,7 @@ from askew.reproduce.item import Item
 from askew.reproduce.measures import measure
 from askew.reproduce.numbers import printed
 from askew.reproduce.plan import at_scale, needs, recipes_of
-from askew.reproduce.store import Results, columns, fingerprint
+from askew.reproduce.store import Results, columns
 
 ITEMS = {item.name: item for item in items()}
 CIFAR = Source(np.repeat(np.arange(10), 5_000), 10, test_labels=np.repeat(np.arange(10), 1_000))
@@ -86,19 +86,19 @@ def test_every_stored_run_belongs_to_a_row() -> None:
     """A recipe whose text changes would leave its results behind, unseen."""
     stored = Results(Path(__file__).parents[2] / "results").of_paper("fedcd2020")
     assert stored
-    shown = {fingerprint(recipe): row.name for item in ITEMS.values() for row in item.rows for recipe in row.recipes}
+    shown = {recipe.fingerprint: row.name for item in ITEMS.values() for row in item.rows for recipe in row.recipes}
     assert set(stored) <= set(shown)
     for mark, runs in stored.items():
         for run in runs.values():
-            assert fingerprint(Recipe.from_toml(run.recipe)) == mark, shown[mark]
+            assert Recipe.from_toml(run.recipe).fingerprint == mark, shown[mark]
 
 
 def test_items_share_runs() -> None:
-    main = fingerprint(row("figure1", "FedCD"))
+    main = row("figure1", "FedCD").fingerprint
     for item, name in (("figure6", "8 bits"), ("figure7", "models that some archetype prefers"), ("figure8", "bias 0.6 to 0.7"),
                        ("figure9", "bias 0.6 to 0.7")):
-        assert fingerprint(row(item, name)) == main
-    assert {fingerprint(r) for r in recipes_of(ITEMS["figure8"])} == {fingerprint(r) for r in recipes_of(ITEMS["figure9"])}
+        assert row(item, name).fingerprint == main
+    assert {r.fingerprint for r in recipes_of(ITEMS["figure8"])} == {r.fingerprint for r in recipes_of(ITEMS["figure9"])}
 
 
 @pytest.mark.parametrize(("population", "images"), [
@@ -137,7 +137,7 @@ def test_quick_keeps_what_is_compared() -> None:
     assert differing(fedcd, fedavg) == {"name", "pool", "server"}
     assert fedcd.pool.args["milestones"][-1] < fedcd.rounds
     assert quick(row("figure2", "FedAvg")) == fedavg
-    names = [fingerprint(recipe) for item in ITEMS.values() for recipe in recipes_of(at_scale(item, "quick"))]
+    names = [recipe.fingerprint for item in ITEMS.values() for recipe in recipes_of(at_scale(item, "quick"))]
     assert len(set(names)) == 10
     assert not any(row.name.endswith(NEAREST) for name in ("figure1", "figure4", "figure5") for row in at_scale(ITEMS[name], "quick").rows)
     assert quick(row("figure6", "4 bits")) != quick(row("figure6", "8 bits"))

@@ -6,7 +6,7 @@ import json
 import pytest
 
 import askew
-from askew.reproduce.store import Results, Run, columns, fingerprint, read
+from askew.reproduce.store import Results, Run, columns, read
 
 RECIPE = askew.Recipe(rounds=3)
 
@@ -17,7 +17,7 @@ def items(toy):
 
 
 def stored(seed=0, rounds=3, finished=True, recipe=RECIPE, accuracy=0.5, **changes):
-    run = Run(fingerprint(recipe), recipe.name, seed, recipe.replace(seed=seed).to_toml(), rounds, finished, None,
+    run = Run(recipe.fingerprint, recipe.name, seed, recipe.replace(seed=seed).to_toml(), rounds, finished, None,
               {"device": "cpu", "started": f"at {seed}", "data_dir": "/home/someone"}, 1.5, 2,
               columns([{"round": 1, "accuracy": accuracy}]))
     return dataclasses.replace(run, **changes)
@@ -40,9 +40,9 @@ def test_round_trip(items, tmp_path):
 
 
 def test_a_fingerprint_is_of_what_is_run():
-    assert fingerprint(RECIPE) == fingerprint(RECIPE.replace(name="other", seed=5))
+    assert RECIPE.fingerprint == RECIPE.replace(name="other", seed=5).fingerprint
     others = [RECIPE.replace(rounds=4), RECIPE.replace(probes=["update_norms()"]), RECIPE.replace(step="sgd(lr=0.2)")]
-    assert len({fingerprint(recipe) for recipe in [RECIPE, *others]}) == 4
+    assert len({recipe.fingerprint for recipe in [RECIPE, *others]}) == 4
 
 
 def test_columns_are_small_and_rounded():

@@ -7,7 +7,7 @@ import pytest
 
 from askew.core.recipe import Recipe
 from askew.reproduce.papers import find
-from askew.reproduce.store import Results, Run, fingerprint
+from askew.reproduce.store import Results, Run
 from askew.reproduce.summary import counts, summarise
 from askew.reproduce.values import value_of
 
@@ -18,7 +18,7 @@ def put(toy, tmp_path):
 
     def add(recipe: Recipe, seed: int, accuracy: float | None, finished: bool = True, scale="full"):
         records = {"round": [1], "accuracy": [accuracy]}
-        run = Run(fingerprint(recipe), recipe.name, seed, recipe.to_toml(), 1, finished and accuracy is not None,
+        run = Run(recipe.fingerprint, recipe.name, seed, recipe.to_toml(), 1, finished and accuracy is not None,
                   "it broke" if accuracy is None else None, {}, 1.0, 1, records)
         Results(tmp_path, scale).add([(toy[0], run)])
 

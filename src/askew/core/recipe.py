@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import json
 import math
 import tomllib
@@ -25,6 +26,7 @@ from askew.core.registry import Spec
 PIECE_FIELDS = {"data": "data", "preprocess": "preprocess", "population": "partition", "model": "model", "start": "start",
                 "step": "client", "upload": "upload", "server": "server", "pool": "pool", "probes": "probe"}
 LIST_FIELDS = ("preprocess", "step", "upload", "server", "probes")
+FORMAT = 2  # of fingerprints: 1 was taken over the whole text
 Pieces = Sequence[Any]  # strings, Specs or made pieces before __post_init__, Specs after it
 
 
@@ -136,6 +138,24 @@ class Recipe:
         present = [s.name for name in PIECE_FIELDS for s in _listed(getattr(self, name))]
         raise AskewError(f"{address}: the recipe has no piece {target!r}; {registry.suggest(target, present)}")
 
+    @property
+    def fingerprint(self) -> str:
+        """What a run does, in 12 digits: two recipes that differ only in name or seed have the same.
+
+        Taken over what is not as it is by default, so that a further field, or a further argument of a piece, with a default
+        that leaves all as it was, leaves the fingerprint as it was. Whoever changes a default raises `FORMAT`.
+
+        Example:
+            >>> plain = Recipe(server="momentum()")
+            >>> plain.fingerprint == Recipe(name="other", seed=3, server=["momentum(beta=0.9, nesterov=False)"], rounds=50).fingerprint
+            True
+        """
+        cls: Any = type(self)
+        values = {field.name: _essential(field.name, getattr(self, field.name)) for field in dataclasses.fields(self)
+                  if field.name not in ("name", "seed")}
+        text = "\n".join(f"{name} = {value}" for name, value in sorted(values.items()) if value != _default(cls, name))
+        return hashlib.sha256(f"format {FORMAT}\n{text}".encode()).hexdigest()[:12]
+
     def to_toml(self) -> str:
         """The recipe as a TOML file that `from_toml` reads back to an equal value."""
         lines = []
@@ -207,6 +227,25 @@ def _as_specs(name: str, value: Any) -> Any:
             value = [value]
         return tuple(one(item) for item in value)
     return one(value)
+
+
+@functools.cache
+def _default(recipe: Any, name: str) -> str:
+    """What `_essential` makes of a field's default."""
+    value = recipe.__dataclass_fields__[name].default
+    return _essential(name, _as_specs(name, value) if name in PIECE_FIELDS else value)
+
+
+def _essential(name: str, value: Any) -> str:
+    """A field's value without what is as it is by default."""
+    if name not in PIECE_FIELDS:
+        return repr(float(value) if _hints().get(name) is float else value)
+    return ", ".join(_essential_piece(PIECE_FIELDS[name], str(spec)) for spec in _listed(value))
+
+
+@functools.lru_cache(maxsize=4096)  # the papers' thousands of recipes are made of a few pieces
+def _essential_piece(kind: str, text: str) -> str:
+    return str(registry.essential(kind, registry.parse(kind, text)))
 
 
 def _listed(value: Any) -> tuple[Any, ...]:

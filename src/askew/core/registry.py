@@ -131,6 +131,27 @@ def parse(kind: str, text: str | Spec) -> Spec:
     return Spec(name, args)
 
 
+def essential(kind: str, spec: Spec) -> Spec:
+    """The same piece without arguments that have their default value, in the order in which the piece takes them.
+
+    Example:
+        >>> import askew.server
+        >>> str(essential("server", Spec("momentum", {"nesterov": True, "beta": 0.9})))  # beta is 0.9 by default
+        'momentum(nesterov=True)'
+    """
+    function = find(kind, spec.name)
+    _check_types(function, spec.args)
+    hints = _HINTS[inspect.unwrap(function)]
+    args = {}
+    for key, parameter in inspect.signature(function).parameters.items():
+        if key in spec.args:
+            value = spec.args[key]
+            value = float(value) if hints.get(key) is float and isinstance(value, int) else value
+            if value != parameter.default or isinstance(value, bool) is not isinstance(parameter.default, bool):
+                args[key] = value
+    return Spec(spec.name, args)
+
+
 def build(kind: str, spec: str | Spec, **injected: Any) -> Any:
     """Call the piece named by `spec`; of `injected`, it is given those it asks for."""
     spec = parse(kind, spec)

@@ -11,7 +11,7 @@ import numpy as np
 from askew.report.canvas import DASHES, whole_rounds
 from askew.report.palette import class_colours
 from askew.reproduce.item import Row
-from askew.reproduce.store import Results, Run, fingerprint
+from askew.reproduce.store import Results, Run
 from askew.reproduce.summary import ItemSummary, RowSummary
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ def lines(summary: ItemSummary, results: Results) -> list[Line]:
     found, seen = [], set()
     for row, measured in zip(summary.item.rows, summary.rows, strict=True):
         recipe = measured.ours.best or (row.recipes[0] if row.recipes else None)
-        if recipe is None or fingerprint(recipe) in seen:
+        if recipe is None or recipe.fingerprint in seen:
             continue
-        seen.add(fingerprint(recipe))
+        seen.add(recipe.fingerprint)
         at = len(seen) - 1  # by the item's order, so that a row keeps its colour as others are measured
         style = {"color": COLOURS[at % len(COLOURS)], "linestyle": DASHES[at // len(COLOURS) % len(DASHES)]}
         runs = [run for run in results.seeds(summary.item.paper, recipe) if run.finished]

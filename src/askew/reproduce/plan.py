@@ -12,7 +12,7 @@ from askew.core.errors import AskewError
 from askew.core.recipe import Recipe
 from askew.core.registry import Spec, suggest
 from askew.reproduce.item import Item, Row
-from askew.reproduce.store import Results, Run, Scale, fingerprint
+from askew.reproduce.store import Results, Run, Scale
 from askew.simulate.task import cohort_size
 
 # Of Speech Commands, by version and use of the official validation clips: clips of the ten words.
@@ -84,7 +84,7 @@ def needs(items: Sequence[Item], results: Results, seeds: int | None = None) -> 
     found: dict[tuple[str, str, int], Need] = {}
     for item in items:
         for recipe in recipes_of(at_scale(item, results.scale)):
-            mark = fingerprint(recipe)
+            mark = recipe.fingerprint
             for seed in range(seeds or (item.seeds if results.scale == "full" else 1)):
                 if (item.paper, mark, seed) not in found:
                     found[item.paper, mark, seed] = Need(item, recipe, seed, mark, results.find(item.paper, mark, seed))

@@ -9,7 +9,7 @@ from pathlib import Path
 from askew.core.recipe import Recipe
 from askew.reproduce.item import Item
 from askew.reproduce.plan import Need, needs
-from askew.reproduce.store import Results, Run, columns
+from askew.reproduce.store import Results, Run, columns, first_fingerprint
 from askew.simulate.loop import Record
 from askew.simulate.run import CHECKPOINT_SECONDS
 from askew.simulate.run_folder import RunFolder
@@ -41,13 +41,19 @@ def reproduce(items: Sequence[Item], results: Results, *, seeds: int | None = No
     left = [need for need in needs(items, results, seeds) if not need.done]
     if not left:
         return True
-    folders = [work / need.item.paper / f"{need.fingerprint}-{need.seed}" for need in left]
+    folders = [_folder(work / need.item.paper, need) for need in left]
     keeper = _Keeper(left, folders, results, on_round)
     outcomes = sweep([need.recipe for need in left], engine=engine, precision=precision, device=device, data_dir=data_dir,
                      folders=folders, limit_s=limit_s, on_round=keeper.on_round, on_end=keeper.on_end)
     keeper.write()
     return not any(outcome.result.interrupted for outcome in outcomes)
 
+
+
+def _folder(work: Path, need: Need) -> Path:
+    """Where a run keeps what it has; one that was begun under its first fingerprint stays there."""
+    before = work / f"{first_fingerprint(need.recipe)}-{need.seed}"
+    return before if before.is_dir() else work / f"{need.fingerprint}-{need.seed}"
 
 class _Keeper:
     """Takes rounds and outcomes to the results files, as often as costs little."""

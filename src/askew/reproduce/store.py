@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from askew.core.errors import AskewError
-from askew.core.recipe import Recipe
+from askew.core.recipe import FORMAT, Recipe
 from askew.reproduce.item import Item
 from askew.reproduce.measures import Columns
 
@@ -30,8 +30,8 @@ NOT_KEPT = {"clients", "train_loss", "bytes_down", "bytes_up", "device_accuracy_
 NOT_OF_THE_MACHINE = {"data_dir", "replaced"}  # in a run's environment
 
 
-def fingerprint(recipe: Recipe) -> str:
-    """What a run does, in 12 digits: two recipes that differ only in name or seed have the same."""
+def first_fingerprint(recipe: Recipe) -> str:
+    """What names the folders of runs that were begun before recipes had fingerprints of their own: of the whole text."""
     lines = [line for line in recipe.to_toml().splitlines() if not line.startswith(("name = ", "seed = "))]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
 
@@ -112,7 +112,7 @@ class Results:
 
     def seeds(self, paper: str, recipe: Recipe) -> list[Run]:
         """All runs of a recipe, by seed (the recipe's own does not matter)."""
-        runs = self.of_paper(paper).get(fingerprint(recipe), {})
+        runs = self.of_paper(paper).get(recipe.fingerprint, {})
         return [runs[seed] for seed in sorted(runs)]
 
     def find(self, paper: str, mark: str, seed: int) -> Run | None:
@@ -147,8 +147,9 @@ def read(path: Path) -> list[Run]:
     """The runs of one file."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        environments = content["environments"]
-        return [Run(**{**run, "environment": environments[run["environment"]]}) for run in content["runs"]]
+        environments, current = content["environments"], content.get("format") == FORMAT
+        return [Run(**{**run, "environment": environments[run["environment"]],
+                       "fingerprint": run["fingerprint"] if current else _fingerprint_of(run)}) for run in content["runs"]]
     except OSError as error:
         raise AskewError(f"{path} cannot be read: {error.strerror or error}") from None
     except (ValueError, LookupError, TypeError, AttributeError) as error:
@@ -167,7 +168,7 @@ def write(path: Path, paper: str, name: str, scale: Scale, runs: Iterable[Run]) 
             at = len(environments)
             environments.append(environment)
         lines.append(json.dumps({**vars(run), "environment": at, "seconds": round(run.seconds, 3)}, allow_nan=False))
-    head = {"paper": paper, "item": name, "scale": scale, "environments": environments}
+    head = {"format": FORMAT, "paper": paper, "item": name, "scale": scale, "environments": environments}
     text = json.dumps(head, indent=1, allow_nan=False).removesuffix("\n}") + ',\n "runs": [\n' + ",\n".join(lines) + "\n ]\n}\n"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -176,6 +177,14 @@ def write(path: Path, paper: str, name: str, scale: Scale, runs: Iterable[Run]) 
         fresh.replace(path)
     except OSError as error:
         raise AskewError(f"--results: {path} cannot be written: {error.strerror or error}; name another folder") from None
+
+
+def _fingerprint_of(run: Mapping[str, Any]) -> str:
+    """Of a run that was stored with one of another format; one that names pieces which are gone keeps what it has."""
+    try:
+        return Recipe.from_toml(run["recipe"]).fingerprint
+    except AskewError:
+        return str(run["fingerprint"])
 
 
 def _better(run: Run, other: Run | None) -> bool:

@@ -12,7 +12,7 @@ from askew.reproduce.item import Claim, Item
 from askew.reproduce.measures import measure
 from askew.reproduce.numbers import Printed, printed
 from askew.reproduce.plan import Need, at_scale, needs
-from askew.reproduce.store import Results, fingerprint
+from askew.reproduce.store import Results
 from askew.reproduce.values import Value, value_of
 from askew.reproduce.verdict import VERDICTS, Verdict, kind, verdicts
 
@@ -108,7 +108,7 @@ def counts(summaries: Sequence[ItemSummary]) -> dict[str, dict[str, int]]:
         decided.update(CLAIMS[decision.partition(":")[0]] for _, decision in summary.claims)
         for row, shown in zip(summary.item.rows, summary.rows, strict=True):
             what = shown.paper and (summary.item.paper, shown.paper.value, row.measure,
-                                    *map(fingerprint, row.recipes), None, *map(fingerprint, row.less_than))
+                                    *(r.fingerprint for r in row.recipes), None, *(r.fingerprint for r in row.less_than))
             if shown.paper and not shown.paper.again and what not in seen:
                 seen.add(what)
                 found[shown.verdict or "not measured"] += 1
