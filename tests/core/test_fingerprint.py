@@ -28,7 +28,8 @@ def test_what_is_as_by_default_does_not_count():
 
 def test_everything_else_counts():
     changes = [{}, {"rounds": 51}, {"epochs": 2}, {"hold_out": 0.1}, {"hold_out": 0.1, "share": 0.1}, {"validation": 0.1},
-               {"fraction": 0.5}, {"batch_size": 0}, {"evaluate_every": 2}, {"judge": "global"}, {"data": "mnist()"}, {"preprocess": "normalise()"},
+               {"fraction": 0.5}, {"batch_size": 0}, {"evaluate_every": 2}, {"judge": "global"}, {"data": "mnist()"},
+               {"preprocess": "normalise()"},
                {"population": "iid(clients=10)"}, {"population": "iid(clients=11)"}, {"model": "mlp(hidden=[65])"}, {"start": "warm_up()"},
                {"step": "sgd(lr=0.2)"}, {"step": ["add_proximal(0.1)", "sgd(lr=0.1)"]}, {"upload": "quantize(4)"},
                {"upload": "quantize(8)"},

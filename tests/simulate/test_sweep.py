@@ -2,8 +2,10 @@
 
 import pytest
 import torch
+from torch import nn
 
 import askew
+from askew.core.registry import piece
 from askew.recipes import fedcd, fednnnn
 from askew.simulate.sweep import grid, sweep
 from askew.simulate.vectorised import Vectorised
@@ -92,3 +94,55 @@ def test_a_warm_up_that_configurations_share_is_trained_once(monkeypatch):
     assert trained == ["0.2 100"] * 2 + ["0.8 60"] * 2  # two epochs each
     for one, outcome in zip(alone, outcomes, strict=True):
         same(one, outcome.result)
+
+
+class HalfFrozen(nn.Module):
+    """Random features that are not trained, one frozen layer and one buffer of them, and a layer that is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.features, self.out = nn.Linear(64, 16), nn.Linear(16, 10)
+        self.features.requires_grad_(False)
+        self.register_buffer("shift", torch.randn(16))
+
+    def forward(self, x):
+        return self.out(torch.relu(self.features(x.flatten(1)) + self.shift))
+
+
+@piece("model")
+def half_frozen(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    return HalfFrozen()
+
+
+def test_recipes_whose_frozen_weights_differ_do_not_share_them():
+    """Each seed draws its own; one engine would have given all of them the first one's."""
+    recipes = [askew.Recipe(model="half_frozen()", rounds=2, seed=seed) for seed in (0, 0, 1)]
+    recipes[1] = recipes[1].with_setting("sgd.lr", 0.05)
+    outcomes = sweep(recipes, engine="vectorised")
+    assert [outcome.together for outcome in outcomes] == [2, 2, 1]
+    for recipe, outcome in zip(recipes, outcomes, strict=True):
+        alone = askew.run(recipe, engine="sequential")
+        for name, v in alone.model.items():
+            torch.testing.assert_close(outcome.result.model[name], v, atol=1e-5, rtol=1e-4)
+
+
+def test_an_engine_that_falls_back_trains_each_recipe_with_its_own_data():
+    """`vectorised` cannot take a network that draws by itself; the second recipe must not be trained as the first."""
+
+    class Draws(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.out = nn.Linear(64, 10)
+
+        def forward(self, x):
+            return self.out(nn.functional.dropout(x.flatten(1), 0.2, self.training))
+
+    torch.manual_seed(0)
+    model = Draws()
+    recipes = [askew.Recipe(rounds=1, seed=seed) for seed in (0, 1)]
+    with pytest.warns(UserWarning, match="sequential is taken instead"):
+        outcomes = sweep(recipes, model=model, engine="vectorised")
+    for recipe, outcome in zip(recipes, outcomes, strict=True):
+        assert outcome.together == 1
+        alone = askew.run(recipe, model=model, engine="sequential")
+        assert all(torch.equal(outcome.result.model[name], v) for name, v in alone.model.items())
