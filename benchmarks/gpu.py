@@ -40,19 +40,25 @@ def federated(work: Workload, precision: str, rounds: int, device: str, engine: 
     first = time.perf_counter() - began
 
     def timed() -> dict[str, Any]:
-        for _ in range(3):
-            simulation.advance()
-        times = []
-        for _ in range(5):  # a round is handed over before the one before it is waited for: only many of them show what one costs
-            began = time.perf_counter()
-            for _ in range(rounds):
-                simulation.advance()
-            times.append((time.perf_counter() - began) / rounds)
-        median = statistics.median(times)
+        median = seconds_of_a_round(simulation, rounds)
         return {"what": f"{work.name} {engine}", "precision": precision, "first_s": round(first, 2), "round_ms": round(1e3 * median, 3),
                 "images_per_s": round(work.images_per_round / median), "rounds": rounds}
 
     return timed
+
+
+def seconds_of_a_round(simulation: Simulation, rounds: int) -> float:
+    """The median of five times `rounds`: a round is handed over before the one before it is waited for, so that only many of them
+    show what one costs."""
+    for _ in range(3):
+        simulation.advance()
+    times = []
+    for _ in range(5):
+        began = time.perf_counter()
+        for _ in range(rounds):
+            simulation.advance()
+        times.append((time.perf_counter() - began) / rounds)
+    return statistics.median(times)
 
 
 def centralised_step(work: Workload, precision: str, device: str, model: nn.Module | None = None) -> Callable[[], dict[str, Any]]:

@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).parent))
-from gpu import centralised_step
+from gpu import centralised_step, seconds_of_a_round
 from in_turn import add_options, my_turn
 from workloads import Workload
 
@@ -169,16 +169,7 @@ def begun(name: str, precision: str, compiled: bool) -> tuple[Simulation, float]
 
 
 def measured(simulation: Simulation, rounds: int) -> dict[str, Any]:
-    for _ in range(2):
-        simulation.advance()
-    times = []
-    for _ in range(5):  # a round is handed over before the one before it is waited for: only many of them show what one costs
-        began = time.perf_counter()
-        for _ in range(rounds):
-            simulation.advance()
-        times.append((time.perf_counter() - began) / rounds)
-    seconds = statistics.median(times)
-    task = simulation.task
+    seconds, task = seconds_of_a_round(simulation, rounds), simulation.task
     return {"round_s": round(seconds, 5), "images_per_s": round(len(task.data.train) * task.recipe.epochs / seconds)}
 
 

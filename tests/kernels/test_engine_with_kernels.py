@@ -69,7 +69,8 @@ def test_no_kernel_is_missing_from_the_table(launched):
     kernels = {f"{name.rpartition('.')[2]}.{key}" for name in modules for key, value in vars(importlib.import_module(name)).items()
                if isinstance(value, InterpretedFunction)}
     known = BY_THEMSELVES.union(*KERNELS.values())
-    helpers = {"client_conv_kernels._inside", "lrn_kernels._band", "lrn_kernels._places", "lrn_kernels._sums", "lrn_kernels._values",
-               "pool_kernels._put", "pool_kernels._rows", "recurrent_kernels._gate", "recurrent_kernels._place", "recurrent_kernels._put",
-               "recurrent_kernels._tanh", "rng_kernels._finalise"}
+    helpers = {"client_conv_kernels._inside", "norm_kernels._of_channels", "norm_kernels._tile", "lrn_kernels._band",
+               "lrn_kernels._places", "lrn_kernels._sums", "lrn_kernels._values", "pool_kernels._put", "pool_kernels._rows",
+               "recurrent_kernels._gate", "recurrent_kernels._place", "recurrent_kernels._put", "recurrent_kernels._tanh",
+               "rng_kernels._finalise"}
     assert kernels - helpers == known

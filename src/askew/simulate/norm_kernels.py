@@ -69,39 +69,38 @@ def _gradient_sums(x, dy, mean, inverse, sums, M, PIXELS, SHARE: tl.constexpr, C
 
 
 @triton.jit
-def _scaled(x, mean, scale, bias, counts, y, M, PIXELS, C: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr):
-    """y = (x - mean) scale + bias, and bias alone for padding: nothing that it holds can grow beyond bounds."""
+def _tile(counts, M, PIXELS, C: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr):
+    """Of a tile of a set's pixels: the set's first channel, the channels, where the values lie, which exist, which pixels are real."""
     group = tl.program_id(0).to(tl.int64)
-    real_rows = tl.load(counts + group) * PIXELS
     rows = tl.program_id(1) * BM + tl.arange(0, BM)
     c = tl.program_id(2) * BC + tl.arange(0, BC)
-    inside = (rows < M)[:, None] & (c < C)[None, :]
     at = group * M * C + rows[:, None] * C + c[None, :]
-    centre = tl.load(mean + group * C + c, mask=c < C, other=0.0)
-    factor = tl.load(scale + group * C + c, mask=c < C, other=0.0)
-    shift = tl.load(bias + group * C + c, mask=c < C, other=0.0)
-    v = (tl.load(x + at, mask=inside, other=0.0).to(tl.float32) - centre[None, :]) * factor[None, :]
-    v = tl.where((rows < real_rows)[:, None], v, 0.0) + shift[None, :]
+    return group * C, c, at, (rows < M)[:, None] & (c < C)[None, :], (rows < tl.load(counts + group) * PIXELS)[:, None]
+
+
+@triton.jit
+def _of_channels(v, first, c, C: tl.constexpr):
+    """One number for each channel of a set."""
+    return tl.load(v + first + c, mask=c < C, other=0.0)[None, :]
+
+
+@triton.jit
+def _scaled(x, mean, scale, bias, counts, y, M, PIXELS, C: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr):
+    """y = (x - mean) scale + bias, and bias alone for padding: nothing that it holds can grow beyond bounds."""
+    first, c, at, inside, real = _tile(counts, M, PIXELS, C, BM, BC)
+    v = tl.load(x + at, mask=inside, other=0.0).to(tl.float32) - _of_channels(mean, first, c, C)
+    v = tl.where(real, v * _of_channels(scale, first, c, C), 0.0) + _of_channels(bias, first, c, C)
     tl.store(y + at, v.to(y.dtype.element_ty), mask=inside)
 
 
 @triton.jit
 def _scaled_back(x, dy, mean, inverse, scale, plain, normal, counts, dx, M, PIXELS, C: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr):
     """dx = scale dy - plain - normal (x - mean) inverse, and 0 for padding."""
-    group = tl.program_id(0).to(tl.int64)
-    real_rows = tl.load(counts + group) * PIXELS
-    rows = tl.program_id(1) * BM + tl.arange(0, BM)
-    c = tl.program_id(2) * BC + tl.arange(0, BC)
-    inside = (rows < M)[:, None] & (c < C)[None, :]
-    at = group * M * C + rows[:, None] * C + c[None, :]
-    centre = tl.load(mean + group * C + c, mask=c < C, other=0.0)
-    width = tl.load(inverse + group * C + c, mask=c < C, other=0.0)
-    factor = tl.load(scale + group * C + c, mask=c < C, other=0.0)
-    shift = tl.load(plain + group * C + c, mask=c < C, other=0.0)
-    slope = tl.load(normal + group * C + c, mask=c < C, other=0.0)
-    v = (tl.load(x + at, mask=inside, other=0.0).to(tl.float32) - centre[None, :]) * width[None, :]
-    g = tl.load(dy + at, mask=inside, other=0.0).to(tl.float32) * factor[None, :] - shift[None, :] - slope[None, :] * v
-    tl.store(dx + at, tl.where((rows < real_rows)[:, None], g, 0.0).to(dx.dtype.element_ty), mask=inside)
+    first, c, at, inside, real = _tile(counts, M, PIXELS, C, BM, BC)
+    v = (tl.load(x + at, mask=inside, other=0.0).to(tl.float32) - _of_channels(mean, first, c, C)) * _of_channels(inverse, first, c, C)
+    g = tl.load(dy + at, mask=inside, other=0.0).to(tl.float32) * _of_channels(scale, first, c, C)
+    g = g - _of_channels(plain, first, c, C) - _of_channels(normal, first, c, C) * v
+    tl.store(dx + at, tl.where(real, g, 0.0).to(dx.dtype.element_ty), mask=inside)
 
 
 def _parts(x: Tensor) -> int:
