@@ -9,6 +9,8 @@ The pieces are in `askew.client`, `askew.server`, `askew.pool`, `askew.partition
 the methods of the papers in `askew.recipes`.
 """
 
+from typing import Any
+
 from askew.core.dataset import Dataset, Examples
 from askew.core.errors import AskewError, DivergedError
 from askew.core.population import Ownership, Population
@@ -19,3 +21,12 @@ from askew.simulate.run import Result, resume, run
 
 __all__ = ["AskewError", "Context", "Dataset", "DivergedError", "Examples", "Ownership", "Population", "Recipe", "Result",
            "Transform", "chain", "piece", "resume", "run"]
+
+
+def __getattr__(name: str) -> Any:
+    """`askew.recipes` without an import of its own; it is loaded when asked for."""
+    if name == "recipes":
+        import askew.recipes
+
+        return askew.recipes
+    raise AttributeError(f"module 'askew' has no attribute {name!r}")

@@ -43,9 +43,10 @@ def pipeline(steps: Sequence[Preprocess], dtype: torch.dtype = torch.float32, to
     """
 
     def apply(x: Tensor, keys: Tensor | None) -> Tensor:
+        # Always in new memory: a network may change its inputs in place.
         if tokens and is_token(x.dtype):
-            return x.to(torch.int64)
-        x = x.to(torch.float32) / 255.0 if x.dtype == torch.uint8 else x.to(torch.promote_types(dtype, torch.float32))
+            return x.to(torch.int64, copy=True)
+        x = x.to(torch.float32) / 255.0 if x.dtype == torch.uint8 else x.to(torch.promote_types(dtype, torch.float32), copy=True)
         for step in steps:
             x = step.apply(x, keys if step.random else None)
         return x.to(dtype)

@@ -234,9 +234,22 @@ def with_client_axis(module: nn.Module, axes: Mapping[str, int]) -> tuple[nn.Mod
     return copied, bare
 
 
+def _kind(layer: nn.Module) -> type[nn.Module] | None:
+    """The layer among `FORMS` that this one is, or that it only renames: a subclass which computes something else is not it."""
+    for kind in type(layer).__mro__:
+        if kind in FORMS:
+            same = all(getattr(type(layer), name, None) is getattr(kind, name, None) for name in ("forward", "_conv_forward"))
+            return kind if same else None
+    return None
+
+
 def _has_client_form(layer: nn.Module) -> bool:
+    if _is_client_form(layer):
+        return True
+    if _kind(layer) is None:
+        return False
     if isinstance(layer, nn.Embedding):
-        return type(layer) in FORMS and layer.max_norm is None and not layer.scale_grad_by_freq and not layer.sparse
+        return layer.max_norm is None and not layer.scale_grad_by_freq and not layer.sparse
     if isinstance(layer, nn.GroupNorm):
         return layer.affine
     if isinstance(layer, nn.modules.instancenorm._InstanceNorm):
@@ -247,7 +260,7 @@ def _has_client_form(layer: nn.Module) -> bool:
         return attention.has_client_axis(layer)
     if isinstance(layer, nn.RNNBase):
         return recurrent.has_client_axis(layer)
-    return type(layer) in FORMS or _is_client_form(layer)
+    return True
 
 
 def _is_client_form(layer: nn.Module) -> bool:
@@ -258,7 +271,9 @@ def _is_client_form(layer: nn.Module) -> bool:
 def _client_form(layer: nn.Module, axis: int) -> nn.Module:
     if _is_client_form(layer):
         return layer
-    made = FORMS[type(layer)](layer, axis)
+    kind = _kind(layer)
+    assert kind is not None, "_has_client_form has looked"
+    made = FORMS[kind](layer, axis)
     for name, value in vars(layer).items():  # a `forward` of the network's own may read its sizes
         if not name.startswith("_") and not hasattr(made, name) and isinstance(value, int | float | str | tuple | None):
             setattr(made, name, value)

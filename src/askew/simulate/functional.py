@@ -20,7 +20,15 @@ def call(module: nn.Module, tensors: Mapping[str, Tensor], inputs: tuple[Any, ..
     """
     places = places_of(module) if places is None else places
     given = {place: tensors[first] for place, first in places.items() if first in tensors}
-    return torch.func.functional_call(module, given, inputs, tie_weights=False)
+    before = dict(given)
+    result = torch.func.functional_call(module, given, inputs, tie_weights=False)
+    if module.training and not torch.compiler.is_compiling():
+        # A buffer may be replaced instead of changed (`self.n = self.n + 1`); torch puts the new one into what it was given.
+        for place, v in before.items():
+            if given[place] is not v:
+                with torch.no_grad():
+                    tensors[places[place]].copy_(given[place])
+    return result
 
 
 def places_of(module: nn.Module) -> dict[str, str]:

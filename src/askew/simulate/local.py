@@ -97,5 +97,5 @@ def train_locally(module: nn.Module, model: ModelState, examples: Examples, indi
                 p.add_(u[name])
     # The weights need no copy: the next training begins by giving the module other memory.
     trained = ModelState({name: p.detach() for name, p in own.items()},
-                         {name: b.detach().clone() for name, b in buffers.items()})
+                         {name: b.detach().clone() for name, b in module.named_buffers()})  # some may have been replaced
     return trained, torch.stack(losses).mean()

@@ -14,7 +14,7 @@ from torch.nn.utils import get_total_norm
 
 from askew.core import rng
 from askew.core.cohort import LONGEST, Cohort
-from askew.core.errors import DivergedError
+from askew.core.errors import AskewError, DivergedError
 from askew.core.probe import ModelState, Round, Setting
 from askew.core.transform import Context, Params, num_bytes
 from askew.simulate.evaluate import Verdict, device_accuracies
@@ -82,13 +82,23 @@ class Simulation:
     @property
     def state(self) -> dict[str, Any]:
         """All that a checkpoint must hold."""
-        return {"round": self.round, "pool": self.pool_state, "probes": self._probe_states,
+        return {"round": self.round, "pool": self.pool_state, "probes": self._probe_states, "frozen": self.task.frozen,
                 "models": {number: {"params": m.model.params, "buffers": m.model.buffers, "chain": m.chain}
                            for number, m in self.models.items()}}
 
     @state.setter
     def state(self, saved: Mapping[str, Any]) -> None:
         self._next = None
+        shapes = [{name: tuple(v.shape) for name, v in tensors.items()} for tensors in
+                  ({**self.models[0].model.params, **self.models[0].model.buffers},
+                   {**next(iter(saved["models"].values()))["params"], **next(iter(saved["models"].values()))["buffers"]})]
+        if shapes[0] != shapes[1]:
+            odd = next(name for name in {**shapes[0], **shapes[1]} if shapes[0].get(name) != shapes[1].get(name))
+            raise AskewError(f"the checkpoint is of another network: {odd} is {shapes[1].get(odd, 'missing')} there and "
+                             f"{shapes[0].get(odd, 'missing')} here; go on with the network that the run began with")
+        with torch.no_grad():
+            for name, v in self.task.frozen.items():
+                v.copy_(saved.get("frozen", {}).get(name, v))
         self.round, self.pool_state, self._probe_states = saved["round"], saved["pool"], saved["probes"]
         self.models = {number: GlobalModel(ModelState(m["params"], m["buffers"]), m["chain"])
                        for number, m in saved["models"].items()}

@@ -67,8 +67,9 @@ def levels(layer: nn.RNNBase, x: Tensor, hx: State | None, level: Callable[..., 
     ways, axis = 2 if layer.bidirectional else 1, 0 if layer.batch_first else 1
     parts = 2 if layer.mode == "LSTM" else 1
     if hx is None:
-        zeros = x.new_zeros((layer.num_layers * ways, x.shape[axis], layer.hidden_size), dtype=_floating(x))
-        hx = (zeros, zeros) if parts == 2 else zeros
+        h, c = (x.new_zeros((layer.num_layers * ways, x.shape[axis], size), dtype=_floating(x))
+                for size in (layer.proj_size or layer.hidden_size, layer.hidden_size))
+        hx = (h, c) if parts == 2 else h
     starts = hx if isinstance(hx, tuple) else (hx,)
     ends: list[list[Tensor]] = []
     for number in range(layer.num_layers):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+import torch
 
 from askew.core.errors import AskewError
 from askew.core.probe import ModelState
@@ -86,10 +87,13 @@ def pretrained(path: str) -> Start:
             tensors = load_file(path)
         except SafetensorError as error:
             raise AskewError(f"start: {path!r} is not a safetensors file: {error}") from None
-        for name, wanted in {**fresh.params, **fresh.buffers}.items():
+        for name, wanted in {**fresh.params, **fresh.buffers, **task.frozen}.items():
             if name not in tensors or tensors[name].shape != wanted.shape:
                 found = tuple(tensors[name].shape) if name in tensors else "nothing"
                 raise AskewError(f"start: {path!r} does not fit the network: {name} must be {tuple(wanted.shape)}, found {found}")
+        with torch.no_grad():
+            for name, old in task.frozen.items():
+                old.copy_(tensors[name])  # the network's own: they are no part of what is trained
         fill = {name: tensors[name].to(old.device, old.dtype) for name, old in {**fresh.params, **fresh.buffers}.items()}
         return ModelState({name: fill[name] for name in fresh.params}, {name: fill[name] for name in fresh.buffers})
 

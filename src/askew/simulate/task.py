@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -84,10 +84,17 @@ class Task:
     def untrained(self) -> str:
         """A fingerprint of what the network was built with and does not train: frozen weights and buffers."""
         digest = hashlib.blake2b(digest_size=16)
+        if len(self.fresh.buffers) + sum(not p.requires_grad for p in self.module.parameters()):
+            digest.update(str(self.recipe.start).encode())  # a file may bring others
         for name, v in (*self.module.named_parameters(), *self.fresh.buffers.items()):
             if name not in self.fresh.params:
                 digest.update(name.encode() + v.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
         return digest.hexdigest()
+
+    @property
+    def frozen(self) -> dict[str, Tensor]:
+        """Weights that the network has and does not train."""
+        return {name: p.detach() for name, p in self.module.named_parameters() if not p.requires_grad}
 
     def indices_of(self, client: int) -> Tensor:
         low, high = self.population.train.offsets[client : client + 2]
@@ -127,8 +134,12 @@ class Task:
         """The network as it is evaluated."""
         if self.device.type != "cuda":
             return self.module
+        # Tried on a CPU, where the layers are torch's: what is looked at is whether they stand in the right places.
+        on_cpu = copy.deepcopy(self.module).cpu()
+        same = _rewritten(on_cpu, use_fast_layers, self.prepare.apply(self.data.train.x[:3], None).cpu()) is not on_cpu
         network = copy.deepcopy(self.module)
-        use_fast_layers(network)
+        if same:
+            use_fast_layers(network)
         return network
 
     def evaluate(self, model: ModelState) -> Verdict:
@@ -168,6 +179,7 @@ def build_task(recipe: Recipe, *, data: Dataset | None = None, population: Popul
     data = data.to(device)
     module = _build_module(recipe, data, pipeline(steps), model).to(device)
     prepare = _prepared(steps, module, data)
+    module = _rewritten(module, pool_before_relu, prepare.apply(data.train.x[:3], None))
     axes = batch_axes(module, prepare.apply(data.train.x[:3], None))
     key_dropouts(module, axes)
     parts = {place: _pieces(kind, getattr(recipe, place))
@@ -228,13 +240,34 @@ def _pieces(kind: str, specs: Sequence[Any]) -> list[Transform]:
 
 def _build_module(recipe: Recipe, data: Dataset, prepare: Preprocess, model: nn.Module | None) -> nn.Module:
     if model is not None:
-        built = copy.deepcopy(model)
+        try:
+            built = copy.deepcopy(model)
+        except Exception as error:  # layers that are not initialised yet, locks, ...
+            raise AskewError(f"model: the network cannot be copied ({_first_line(error)}); give one that `copy.deepcopy` takes") from None
     else:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(rng.int_seed(recipe.seed, "initial weights"))
             built = registry.build("model", recipe.model, input_shape=prepare.shape(data.input_shape), num_classes=data.num_classes)
-    pool_before_relu(built)
+    if any(isinstance(p, nn.parameter.UninitializedParameter) for p in built.parameters()):
+        raise AskewError("model: the network has lazy layers that have seen no input yet; call it once on an example before")
+    if any(p.is_complex() for p in built.parameters()):
+        raise AskewError("model: the network has complex weights; train their real and imaginary parts instead")
     return built.train()
+
+
+def _rewritten(module: nn.Module, rewrite: Callable[[nn.Module], None], x: Tensor) -> nn.Module:
+    """The network with layers exchanged, if it still gives what it gave: a `forward` may take single layers of an `nn.Sequential`."""
+    made = copy.deepcopy(module)
+    rewrite(made)
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            before, after = (network.eval()(x.clone()) for network in (module, made))
+        return made if torch.equal(before, after) else module
+    except Exception:  # it is told of where the network is checked
+        return module
+    finally:
+        module.train()
+        made.train()
 
 
 def _prepared(steps: Sequence[Preprocess], module: nn.Module, data: Dataset) -> Preprocess:

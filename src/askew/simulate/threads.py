@@ -95,7 +95,7 @@ def forward_flops(task: Task) -> float:
         nonlocal counted
         first = output if isinstance(output, Tensor) else next((v for v in output if isinstance(v, Tensor)), None)
         for weight in layer.parameters(recurse=False):
-            if first is not None and weight.ndim > 1 and not isinstance(layer, nn.Embedding | nn.EmbeddingBag):
+            if first is not None and first.numel() and weight.ndim > 1 and not isinstance(layer, nn.Embedding | nn.EmbeddingBag):
                 channels = first.shape[1 if weight.ndim > 2 else -1]
                 counted += 2 * weight.numel() * first[0].numel() / channels
 

@@ -78,7 +78,7 @@ class Vectorised:
             raise AskewError(f"unknown precision {precision!r}; {suggest(precision, PRECISIONS)}")
         self.task = task
         self.precision = precision
-        example = task.prepare.apply(task.data.train.x[:4], None)
+        example = task.prepare.apply(task.data.train.x[_spread_over(len(task.data.train))], None)
         with matrix_precision("fp32", task.device):
             self.network, self.kind = batched_network(task.module, example, task.axes)
         # BatchNorm, or a `forward` that only vmap can batch, may look across a batch, and must not see padding there.
@@ -250,6 +250,11 @@ class Vectorised:
             pick = slice(at[0], at[-1] + 1) if at[-1] - at[0] + 1 == len(at) else on_device(at, losses.device)
             yield i, Chunk([work.jobs[k][1] for k in at], {name: v[pick] for name, v in updates.items()},
                            {name: v[pick] for name, v in buffers.items()}, losses[pick], squares[pick])
+
+
+def _spread_over(examples: int) -> list[int]:
+    """Ten of them, from all over: data are often sorted."""
+    return [i * (examples - 1) // 9 for i in range(10)]
 
 
 def worth_compiling(task: Task, runs: int = 1) -> bool:
