@@ -281,7 +281,9 @@ class Locked(nn.Linear):
 
 
 @pytest.mark.parametrize(("model", "message"), [
-    (Complex(), "complex weights"), (nn.Sequential(nn.Flatten(), nn.LazyLinear(4)), "lazy layers that have seen no input"), (Locked(), "cannot be copied"),
+    (Complex(), "complex weights"),
+    (nn.Sequential(nn.Flatten(), nn.LazyLinear(4)), "lazy layers that have seen no input"),
+    (Locked(), "cannot be copied"),
     (nn.Sequential(nn.Flatten(), nn.Linear(64, 4).requires_grad_(False)), "no weight of the network requires a gradient")])
 def test_networks_that_cannot_be_trained_are_refused_in_one_line(model, message):
     with pytest.raises(askew.AskewError, match=message) as error:
