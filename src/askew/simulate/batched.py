@@ -59,8 +59,10 @@ def batched_network(module: nn.Module, example: Tensor, axes: Mapping[str, int] 
             problem = _problem(place, make(place), tried)
             if problem is None:
                 return make(module), kind
-            if problem:
-                reason = f"{reason}; {kind}: {problem}" if kind not in reason else reason
+            if "random operation" in problem:
+                raise CannotBatch(f"{type(module).__name__} draws random numbers by itself, as F.dropout and torch.rand do")
+            if problem and kind not in reason:
+                reason = f"{reason}; {kind}: {problem}"
     raise CannotBatch(reason)
 
 

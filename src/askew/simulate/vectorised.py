@@ -131,8 +131,8 @@ class Vectorised:
     def _do_without(self, error: Exception) -> None:
         """Train the next chunk in a plainer way: without graphs, then one client after the other."""
         plainer = "without CUDA graphs" if self._steps is not None else "one client after the other"
-        warnings.warn(f"engine vectorised: {type(self.task.module).__name__} cannot be trained as asked ({first_line(error)}); "
-                      f"it goes on {plainer}, which takes longer", UserWarning, stacklevel=2)
+        warnings.warn(f"engine vectorised: network and pieces cannot be trained as asked ({first_line(error)}); "
+                      f"the run goes on {plainer}, which takes longer", UserWarning, stacklevel=2)
         self._one_by_one = self._steps is None
         self._steps = None
 
