@@ -10,6 +10,7 @@ from torch import nn
 
 import askew
 from askew.simulate.batched import CannotBatch
+from askew.simulate.dropout import dropouts, key_dropouts, set_keys
 from askew.simulate.loop import Simulation
 from askew.simulate.sequential import Sequential
 from askew.simulate.sweep import sweep
@@ -145,6 +146,42 @@ class Experts(nn.Module):
         return out
 
 
+class Packed(nn.Module):
+    """Packed sequences, with dropout between levels."""
+
+    def __init__(self):
+        super().__init__()
+        self.lstm, self.out = nn.LSTM(8, 6, 2, batch_first=True, dropout=1e-9), nn.Linear(6, 4)
+
+    def forward(self, x):
+        packed = nn.utils.rnn.pack_padded_sequence(x[:, 0], torch.full((len(x),), 8), batch_first=True)
+        return self.out(self.lstm(packed)[1][0][-1])
+
+
+class Keeps(nn.Module):
+    """Keeps what it has computed."""
+
+    def __init__(self):
+        super().__init__()
+        self.out = nn.Linear(64, 4)
+        self.seen = None
+
+    def forward(self, x):
+        self.seen = self.out(x.flatten(1))
+        return self.seen
+
+
+class Empty(nn.Module):
+    """Has a weight without values."""
+
+    def __init__(self):
+        super().__init__()
+        self.out, self.none = nn.Linear(64, 4), nn.Parameter(torch.zeros(0))
+
+    def forward(self, x):
+        return self.out(x.flatten(1)) + self.none.sum()
+
+
 def flat(*layers):
     return nn.Sequential(nn.Flatten(), *layers)
 
@@ -163,6 +200,10 @@ NETWORKS = {
     "buffers that are replaced": Replaces,
     "experts": Experts,
     "changes its input": lambda: flat(nn.ReLU(inplace=True), nn.Linear(64, 4)),
+    "attention with learnt keys": lambda: Rows(nn.MultiheadAttention(8, 2, dropout=1e-9, batch_first=True, add_bias_kv=True)),
+    "packed sequences": Packed,
+    "keeps its scores": Keeps,
+    "an empty weight": Empty,
     "projected LSTM with dropout": lambda: Rows(nn.LSTM(8, 12, 2, batch_first=True, dropout=0.2, proj_size=8)),
 }
 
@@ -281,7 +322,7 @@ class Locked(nn.Linear):
 
 
 @pytest.mark.parametrize(("model", "message"), [
-    (Complex(), "complex weights"),
+    (Complex(), "complex weights"), (torch.jit.script(nn.Sequential(nn.Flatten(), nn.Linear(64, 4))), "scripted"),
     (nn.Sequential(nn.Flatten(), nn.LazyLinear(4)), "lazy layers that have seen no input"),
     (Locked(), "cannot be copied"),
     (nn.Sequential(nn.Flatten(), nn.Linear(64, 4).requires_grad_(False)), "no weight of the network requires a gradient")])
@@ -289,6 +330,35 @@ def test_networks_that_cannot_be_trained_are_refused_in_one_line(model, message)
     with pytest.raises(askew.AskewError, match=message) as error:
         askew.run(RECIPE, data=data_of(), model=model)
     assert "\n" not in str(error.value)
+
+
+def test_attention_with_learnt_keys_trains_them():
+    model = model_of("attention with learnt keys")
+    result = askew.run(RECIPE, data=data_of(), model=model, engine="sequential")
+    assert not torch.equal(result.model["inner.bias_k"], model.inner.bias_k)
+
+
+@pytest.mark.parametrize(("layer", "shape"), [(nn.Dropout1d, (6, 5)), (nn.Dropout1d, (6, 5, 4)), (nn.Dropout2d, (6, 5, 4)),
+                                              (nn.Dropout2d, (6, 5, 4, 3)), (nn.Dropout3d, (6, 5, 4, 3)), (nn.Dropout3d, (6, 5, 2, 2, 2))])
+def test_whole_channels_are_dropped_as_torch_drops_them(layer, shape):
+    """Which values fall together, of torch's layer and of ours."""
+
+    def together(network):
+        patterns = torch.stack([network(torch.ones(shape)).flatten() == 0 for _ in range(60)]).float()
+        return (patterns.T @ patterns == patterns.sum(0)[:, None]) & (patterns.sum(0)[:, None] > 0)
+
+    ours = nn.Sequential(layer(0.5)).train()
+    key_dropouts(ours)
+    numbers = iter(range(1000))
+
+    def keyed(x):
+        set_keys(dropouts(ours), torch.tensor(next(numbers)))
+        return ours(x)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.manual_seed(0)
+        assert torch.equal(together(keyed), together(layer(0.5).train()))
 
 
 def test_recipes_are_there_without_an_import():

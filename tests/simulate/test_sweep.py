@@ -146,3 +146,38 @@ def test_an_engine_that_falls_back_trains_each_recipe_with_its_own_data():
         assert outcome.together == 1
         alone = askew.run(recipe, model=model, engine="sequential")
         assert all(torch.equal(outcome.result.model[name], v) for name, v in alone.model.items())
+
+
+@pytest.mark.parametrize("model", ["norm", "mixes"])
+@pytest.mark.parametrize("steps", [
+    ["sgd(lr=0.3)", "sgd(lr=0.0)"], ["sgd(lr=0.1, weight_decay=0.0)", "sgd(lr=0.1, weight_decay=0.5)"],
+    ["sgd(lr=0.1, momentum=0.1)", "sgd(lr=0.1, momentum=0.9)"]], ids=["rate", "decay", "momentum"])
+def test_rates_belong_to_their_recipe_where_batches_differ_in_size(model, steps):
+    """BatchNorm takes clients with equal batches together: not the first rows of the group."""
+
+    class Mixes(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.out = nn.Linear(64, 10)
+
+        def forward(self, x):
+            x = x.flatten(1)
+            return self.out(x - x.mean(0))
+
+    torch.manual_seed(0)
+    network = Mixes() if model == "mixes" else nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8), nn.Linear(8, 10))
+    base = BASE.replace(batch_size=0, epochs=2, rounds=2, fraction=1.0)
+    recipes = [base.replace(step=step) for step in steps]
+    for recipe, outcome in zip(recipes, sweep(recipes, model=network, engine="vectorised"), strict=True):
+        alone = askew.run(recipe, model=network, engine="sequential")
+        for name, v in alone.model.items():
+            torch.testing.assert_close(outcome.result.model[name], v, atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize("values", [(0.0, 0.5), (0.5, 0.0)])
+def test_noise_of_one_recipe_does_not_hang_on_that_of_another(values):
+    recipes = [BASE.replace(step=[f"add_gradient_noise({v})", "sgd(lr=0.1)"], epochs=2) for v in values]
+    for recipe, outcome in zip(recipes, sweep(recipes, engine="vectorised"), strict=True):
+        alone = askew.run(recipe, engine="sequential")
+        for name, v in alone.model.items():
+            torch.testing.assert_close(outcome.result.model[name], v, atol=1e-4, rtol=1e-3)

@@ -55,6 +55,10 @@ def piece(*kinds: str) -> Callable[[F], F]:
         ...     return Transform(update=lambda u, state, ctx: ({k: v / 2 for k, v in u.items()}, state))
     """
 
+    for kind in kinds:
+        if kind not in KINDS:
+            raise AskewError(f"piece: unknown kind {kind!r}; {suggest(kind, KINDS)}")
+
     def register(function: F) -> F:
         signature = inspect.signature(function)
 

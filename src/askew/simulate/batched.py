@@ -43,7 +43,11 @@ def batched_network(module: nn.Module, example: Tensor, axes: Mapping[str, int] 
         CannotBatch: where neither way gives two clients what each gets alone.
     """
     ways: list[tuple[str, Callable[[nn.Module], Network]]] = []
-    copied = with_client_axis(module, axes or {})
+    try:
+        copied = with_client_axis(module, axes or {})
+        elsewhere = copy.deepcopy(module).cpu() if example.device.type != "cpu" else copy.deepcopy(module)
+    except Exception as error:  # what a network keeps may not be copied
+        raise CannotBatch(f"{type(module).__name__} cannot be copied: {str(error).strip().splitlines()[0]}") from None
     if isinstance(copied, str):
         reason = f"{copied} has no form with a client axis"
     else:
@@ -53,7 +57,8 @@ def batched_network(module: nn.Module, example: Tensor, axes: Mapping[str, int] 
     ways.append(("vmap", _vmapped))
     # A network whose `forward` looks across its batch (a mean over examples, say) would mix clients: compare. On a CPU first:
     # a GPU would have to compile kernels for the sizes of this trial alone.
-    places = [(module, example)] if example.device.type == "cpu" else [(copy.deepcopy(module).cpu(), example.cpu()), (module, example)]
+    # In a copy: what it keeps of the trial must not stay.
+    places = [(elsewhere, example)] if example.device.type == "cpu" else [(elsewhere, example.cpu()), (module, example)]
     for place, tried in places:
         for kind, make in ways:
             problem = _problem(place, make(place), tried)
@@ -252,6 +257,15 @@ class BatchedStep:
     def elementwise(self) -> bool:
         """Whether the maths broadcasts over the client axis, with no `vmap` around it."""
         return self.plain.elementwise
+
+    @property
+    def random(self) -> bool:
+        """Whether it draws for any client; an argument may decide on it."""
+        return self._built({at: v[0] for at, v in self.varying.items()}).random
+
+    def of_rows(self, rows: Tensor) -> BatchedStep:
+        """The same step for some of the clients only."""
+        return BatchedStep(self.specs, {at: v[rows] for at, v in self.varying.items()}, self.kind) if self.varying else self
 
     def rebound(self, varying: Mapping[tuple[int, str], Tensor], columns: Mapping[tuple[int, str], Tensor]) -> BatchedStep:
         """The same step with its varying arguments in other memory, [K] and as columns [K, 1], for exactly K clients."""

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from askew.core import rng
-from askew.simulate.attention import attention
+from askew.simulate.attention import attention, has_client_axis
 from askew.simulate.recurrent import levels
 
 CHANNELS = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)  # these drop whole channels of an example
@@ -26,11 +26,11 @@ class KeyedDropout(nn.Module):
     Args:
         p: share of values that are set to 0; the others grow by 1 / (1 - p).
         number: tells the layers of one network apart.
-        channels: drop whole channels of an example.
+        channels: drop whole channels of examples that have so many axes besides (1 to 3); 0: single values.
         axis: on which the examples lie.
     """
 
-    def __init__(self, p: float, number: int, channels: bool = False, axis: int = 0) -> None:
+    def __init__(self, p: float, number: int, channels: int = 0, axis: int = 0) -> None:
         super().__init__()
         self.p, self.number, self.channels, self.axis = p, number, channels, axis
         self.key: Tensor | None = None  # [], or [K] for the examples of K clients behind each other
@@ -39,7 +39,9 @@ class KeyedDropout(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if not self.training or self.p == 0:
             return x
-        return x * self.factors(x, self.axis, 2 if self.channels else x.ndim)
+        # As torch reads them: [C, L] is one example of 1d, [C, D, H, W] of 3d; [N, C, L] are several, for 2d, too.
+        alone = self.channels in (1, 3) and x.ndim == self.channels + 1
+        return x * self.factors(x, self.axis, x.ndim if not self.channels else 1 if alone else 2)
 
     def factors(self, like: Tensor, axis: int, rank: int) -> Tensor:
         """0 for what is dropped, 1 / (1 - p) for what stays, of the first `rank` axes with the examples in front."""
@@ -88,12 +90,14 @@ def set_keys(layers: list[KeyedDropout], key: Tensor) -> None:
 def _drops(layer: nn.Module) -> bool:
     if type(layer) in (nn.Dropout, *CHANNELS):
         return True
-    return isinstance(layer, nn.MultiheadAttention | nn.RNNBase) and type(layer) in _KEYED and layer.dropout > 0
+    if type(layer) is nn.MultiheadAttention:
+        return layer.dropout > 0 and has_client_axis(layer)  # else torch's own, which draws from the global generator
+    return isinstance(layer, nn.RNNBase) and type(layer) in _KEYED and layer.dropout > 0
 
 
 def _keyed(layer: nn.Module, number: int, axis: int) -> nn.Module:
     if isinstance(layer, nn.Dropout | nn.Dropout1d | nn.Dropout2d | nn.Dropout3d):
-        keyed = KeyedDropout(layer.p, number, isinstance(layer, CHANNELS), axis)
+        keyed = KeyedDropout(layer.p, number, CHANNELS.index(type(layer)) + 1 if isinstance(layer, CHANNELS) else 0, axis)
         keyed.training = layer.training
         return keyed
     assert isinstance(layer, nn.MultiheadAttention | nn.RNNBase)
@@ -109,7 +113,7 @@ class KeyedAttention(nn.MultiheadAttention):
     inner: KeyedDropout
 
     def forward(self, query: Tensor, key: Tensor, value: Tensor, *args: Any, **options: Any) -> tuple[Tensor, Tensor | None]:
-        if not self.training:
+        if not self.training or query.ndim != 3:  # one example without a batch around it: as torch does it
             return super().forward(query, key, value, *args, **options)
         weights = {name: p[None] for name, p in self.named_parameters()}  # those of K = 1 clients
         return attention(self, weights, self.inner, query, key, value, *args, **options)
@@ -121,7 +125,7 @@ class _KeyedRecurrent(nn.RNNBase):
     inner: KeyedDropout
 
     def forward(self, x: Tensor, hx: Tensor | tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor | tuple[Tensor, Tensor]]:
-        if not self.training:
+        if not self.training or not isinstance(x, Tensor) or x.ndim != 3:  # packed, or without a batch: as torch does it
             return super().forward(x, hx)
         step: Callable[..., tuple[Tensor, ...]] = getattr(torch, self.mode.lower())
         weights_of = [[getattr(self, name) for name in names] for names in self._all_weights]

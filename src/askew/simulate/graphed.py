@@ -209,7 +209,7 @@ class GraphedSteps:
                        torch.zeros(clients, device=self.device), torch.ones(clients, device=self.device),
                        {at: torch.empty_like(v) for at, v in step.varying.items()},
                        torch.zeros_like(examples) if self.prepare.random else streams, torch.zeros_like(counts) if self.drops else streams,
-                       torch.zeros_like(counts) if step.plain.random else streams,
+                       torch.zeros_like(counts) if step.random else streams,
                        torch.zeros((clients, len(own)), dtype=torch.float64, device=self.device))
 
     def _load(self, mine: Buffers, start: Params, start_buffers: Params, step: BatchedStep, examples: Tensor, counts: Tensor,
@@ -239,7 +239,7 @@ class GraphedSteps:
         if self.prepare.random:
             keys = rng.fold(rng.fold(mine.streams, AUGMENT)[:, None], number)
             mine.augment.copy_(rng.fold(keys[:, :, None], torch.arange(mine.examples.shape[2], device=self.device)))
-        for wanted, role, memory in ((self.drops, LAYERS, mine.drop), (step.plain.random, STEP, mine.noise)):
+        for wanted, role, memory in ((self.drops, LAYERS, mine.drop), (step.random, STEP, mine.noise)):
             if wanted:
                 memory.copy_(rng.fold(rng.fold(mine.streams, role)[:, None], number))
         mine.step.zero_()
@@ -310,7 +310,7 @@ class GraphedSteps:
         losses, gradients, counts = self._gradients(mine, form, self._inputs, self._forward)
         with torch.no_grad():
             params, low, state, streams = (self._first(v, clients) for v in (mine.params, mine.low, mine.state, mine.streams))
-            noise = self._mark(_at(mine.noise[:clients], mine.step)) if step.plain.random else streams
+            noise = self._mark(_at(mine.noise[:clients], mine.step)) if step.random else streams
             mine.totals[:clients] += losses
             start = {name: v if len(v) == 1 else self._mark(v[:clients]) for name, v in mine.start.items()}
             apply(params, low, pytree.tree_map(self._mark, gradients), state, start, mine.round, noise, mine.step, counts)

@@ -148,7 +148,7 @@ class Simulation:
     def aggregate(self, gathering: Gathering) -> Launched:
         """The models that the server makes of what the clients sent; waits for no device and changes nothing."""
         after = {number: self._aggregate(number, cohort, gathering) for number, cohort in gathering.cohorts.items()}
-        finite = [get_total_norm(list(entry.model.params.values()), norm_type=math.inf) for entry in after.values()]
+        finite = [get_total_norm([v for v in entry.model.params.values() if v.numel()], norm_type=math.inf) for entry in after.values()]
         lengths = [cohort.lengths for cohort in gathering.cohorts.values()]
         return Launched(gathering, after, ToHost([gathering.train_loss, *finite, *lengths]))
 

@@ -240,6 +240,8 @@ def _pieces(kind: str, specs: Sequence[Any]) -> list[Transform]:
 
 def _build_module(recipe: Recipe, data: Dataset, prepare: Preprocess, model: nn.Module | None) -> nn.Module:
     if model is not None:
+        if isinstance(model, torch.jit.ScriptModule):
+            raise AskewError("model: a scripted network cannot be trained here; give the module that it was made from")
         try:
             built = copy.deepcopy(model)
         except Exception as error:  # layers that are not initialised yet, locks, ...

@@ -224,11 +224,13 @@ class Vectorised:
         gradients = torch.autograd.grad(losses.sum(), list(params.values()), allow_unused=True, materialize_grads=True)
         with torch.no_grad():
             totals[who] += losses.detach()
-            noise = rng.fold(rng.fold(streams, STEP), t) if work.step.plain.random else streams
+            noise = rng.fold(rng.fold(streams, STEP), t) if work.step.random else streams
             start = {name: v if len(v) == 1 else v[who] for name, v in work.start.items()}
             mine = _take(state, who)
             now = {name: v.detach() for name, v in params.items()}
-            u, mine = work.step.update(dict(zip(params, gradients, strict=True)), mine, now, start, work.round, noise, t)
+            # A slice is the first rows, as the step takes them; of others it must be told.
+            step = work.step if isinstance(who, slice) else work.step.of_rows(who)
+            u, mine = step.update(dict(zip(params, gradients, strict=True)), mine, now, start, work.round, noise, t)
             for name, v in all_params.items():
                 v[who] += u[name]
             if isinstance(who, Tensor):
