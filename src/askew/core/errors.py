@@ -11,3 +11,8 @@ class DivergedError(AskewError):
     """Training produced NaN or infinity. The last good weights are kept."""
 
     exit_code = 3
+
+
+def first_line(error: Exception) -> str:
+    """What an error of somebody else's says, in short."""
+    return (str(error).strip().split("\n")[0] or type(error).__name__)[:200]

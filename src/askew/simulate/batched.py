@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
 from askew.core import registry
+from askew.core.errors import first_line
 from askew.core.registry import Spec
 from askew.core.transform import Context, Params, State, Transform, chain
 from askew.simulate.client_layers import ClientDropout, with_client_axis
@@ -47,7 +48,7 @@ def batched_network(module: nn.Module, example: Tensor, axes: Mapping[str, int] 
         copied = with_client_axis(module, axes or {})
         elsewhere = copy.deepcopy(module).cpu() if example.device.type != "cpu" else copy.deepcopy(module)
     except Exception as error:  # what a network keeps may not be copied
-        raise CannotBatch(f"{type(module).__name__} cannot be copied: {str(error).strip().splitlines()[0]}") from None
+        raise CannotBatch(f"{type(module).__name__} cannot be copied: {first_line(error)}") from None
     if isinstance(copied, str):
         reason = f"{copied} has no form with a client axis"
     else:
@@ -183,7 +184,7 @@ def _problem(module: nn.Module, network: Network, example: Tensor) -> str | None
         try:
             return None if all(_same_as_alone(module, network, inputs) for inputs in trials) else ""
         except Exception as error:  # a network of the user's, torch's own rules: anything may be raised
-            return str(error).strip().split("\n")[0][:200] or type(error).__name__
+            return first_line(error)
 
 
 def _same_as_alone(module: nn.Module, network: Network, inputs: Tensor) -> bool:

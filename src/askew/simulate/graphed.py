@@ -24,6 +24,7 @@ from torch.utils import _pytree as pytree
 
 from askew.core import rng
 from askew.core.cohort import squared_lengths
+from askew.core.errors import first_line
 from askew.core.preprocess import Preprocess
 from askew.core.transform import Params, State
 from askew.simulate.batched import BatchedStep, Network, local_losses
@@ -366,11 +367,6 @@ def _no_garbage_collection() -> Iterator[None]:
     finally:
         if was:
             gc.enable()
-
-
-def first_line(error: Exception) -> str:
-    """What an error says, in short."""
-    return (str(error).strip().split("\n")[0] or type(error).__name__)[:200]
 
 
 def _at(steps: Tensor, number: Tensor) -> Tensor:

@@ -89,13 +89,13 @@ class Simulation:
     @state.setter
     def state(self, saved: Mapping[str, Any]) -> None:
         self._next = None
-        shapes = [{name: tuple(v.shape) for name, v in tensors.items()} for tensors in
-                  ({**self.models[0].model.params, **self.models[0].model.buffers},
-                   {**next(iter(saved["models"].values()))["params"], **next(iter(saved["models"].values()))["buffers"]})]
-        if shapes[0] != shapes[1]:
-            odd = next(name for name in {**shapes[0], **shapes[1]} if shapes[0].get(name) != shapes[1].get(name))
-            raise AskewError(f"the checkpoint is of another network: {odd} is {shapes[1].get(odd, 'missing')} there and "
-                             f"{shapes[0].get(odd, 'missing')} here; go on with the network that the run began with")
+        stored, fresh = next(iter(saved["models"].values())), self.task.fresh
+        there, here = ({name: tuple(v.shape) for name, v in tensors.items()}
+                       for tensors in ({**stored["params"], **stored["buffers"]}, {**fresh.params, **fresh.buffers}))
+        if there != here:
+            odd = next(name for name in {**here, **there} if here.get(name) != there.get(name))
+            raise AskewError(f"the checkpoint is of another network: {odd} is {there.get(odd, 'missing')} there and "
+                             f"{here.get(odd, 'missing')} here; go on with the network that the run began with")
         with torch.no_grad():
             for name, v in self.task.frozen.items():
                 v.copy_(saved.get("frozen", {}).get(name, v))

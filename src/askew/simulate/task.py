@@ -22,7 +22,7 @@ import askew.pool
 import askew.server  # (these imports file all pieces under their names)
 from askew.core import registry, rng
 from askew.core.dataset import Dataset, Source
-from askew.core.errors import AskewError
+from askew.core.errors import AskewError, first_line
 from askew.core.pool import Pool
 from askew.core.population import Population
 from askew.core.preprocess import Preprocess, is_token, pipeline
@@ -82,13 +82,15 @@ class Task:
 
     @cached_property
     def untrained(self) -> str:
-        """A fingerprint of what the network was built with and does not train: frozen weights and buffers."""
+        """A fingerprint of what all clients of the network share and do not train: frozen weights and buffers, but BatchNorm's."""
         digest = hashlib.blake2b(digest_size=16)
-        if len(self.fresh.buffers) + sum(not p.requires_grad for p in self.module.parameters()):
+        own = {f"{path}.{name}" if path else name for path, layer in self.module.named_modules()
+               if isinstance(layer, nn.modules.batchnorm._BatchNorm) for name, _ in layer.named_buffers(recurse=False)}
+        shared = {**self.frozen, **{name: b for name, b in self.fresh.buffers.items() if name not in own}}
+        if shared:
             digest.update(str(self.recipe.start).encode())  # a file may bring others
-        for name, v in (*self.module.named_parameters(), *self.fresh.buffers.items()):
-            if name not in self.fresh.params:
-                digest.update(name.encode() + v.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+        for name, v in shared.items():
+            digest.update(name.encode() + v.cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
         return digest.hexdigest()
 
     @property
@@ -245,7 +247,7 @@ def _build_module(recipe: Recipe, data: Dataset, prepare: Preprocess, model: nn.
         try:
             built = copy.deepcopy(model)
         except Exception as error:  # layers that are not initialised yet, locks, ...
-            raise AskewError(f"model: the network cannot be copied ({_first_line(error)}); give one that `copy.deepcopy` takes") from None
+            raise AskewError(f"model: the network cannot be copied ({first_line(error)}); give one that `copy.deepcopy` takes") from None
     else:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(rng.int_seed(recipe.seed, "initial weights"))
@@ -323,7 +325,7 @@ def _check_batches(task: Task) -> None:
     except Exception as error:  # whatever a network raises
         which = f"leaves client {alone[0]} with a batch of one example ({sizes[alone[0]]} in all)" if batch != 1 else "makes batches of one"
         raise AskewError(f"batch_size: {batch or 'all examples'} {which}, which the network cannot take: "
-                         f"{_first_line(error)}; choose another batch size") from None
+                         f"{first_line(error)}; choose another batch size") from None
 
 
 def _check_output(task: Task) -> None:
@@ -334,14 +336,10 @@ def _check_output(task: Task) -> None:
             task.module.eval()
             scores = task.module(x)
     except Exception as error:  # whatever a network raises
-        raise AskewError(f"model: the network does not take inputs of shape {tuple(x.shape[1:])}: {_first_line(error)}") from None
+        raise AskewError(f"model: the network does not take inputs of shape {tuple(x.shape[1:])}: {first_line(error)}") from None
     finally:
         task.module.train()
     if not isinstance(scores, Tensor) or scores.ndim != 2 or scores.shape[1] != task.data.num_classes:
         got = tuple(scores.shape[1:]) if isinstance(scores, Tensor) else type(scores).__name__
         raise AskewError(f"model: the network gives {got} outputs an example, but {task.data.name} has "
                          f"{task.data.num_classes} classes; the last layer must have {task.data.num_classes} outputs")
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n")[0] or type(error).__name__

@@ -23,13 +23,13 @@ from torch.utils import _pytree as pytree
 
 from askew.core import rng
 from askew.core.cohort import squared_lengths
-from askew.core.errors import AskewError
+from askew.core.errors import AskewError, first_line
 from askew.core.probe import ModelState
 from askew.core.registry import suggest
 from askew.core.transform import Params, State
 from askew.simulate.batched import BatchedStep, batched_network, local_losses
 from askew.simulate.dropout import dropouts
-from askew.simulate.graphed import PRECISIONS, GraphedSteps, first_line
+from askew.simulate.graphed import PRECISIONS, GraphedSteps
 from askew.simulate.layout import Lane, Layout, Planner
 from askew.simulate.local import AUGMENT, LAYERS, STEP, UPLOAD
 from askew.simulate.schedule import on_device
