@@ -56,19 +56,23 @@ def batched_network(module: nn.Module, example: Tensor, axes: Mapping[str, int] 
         low = any(p.ndim < 2 for name, p in module.named_parameters() if name in copied[1])
         ways += [("stacked layers", partial(_stacked, axes=axes or {}, rank=rank)) for rank in ((2, 3, 4) if low else (0,))]
     ways.append(("vmap", _vmapped))
-    # A network whose `forward` looks across its batch (a mean over examples, say) would mix clients: compare. On a CPU first:
-    # a GPU would have to compile kernels for the sizes of this trial alone.
-    # In a copy: what it keeps of the trial must not stay.
-    places = [(elsewhere, example)] if example.device.type == "cpu" else [(elsewhere, example.cpu()), (module, example)]
-    for place, tried in places:
-        for kind, make in ways:
-            problem = _problem(place, make(place), tried)
-            if problem is None:
-                return make(module), kind
-            if "random operation" in problem:
-                raise CannotBatch(f"{type(module).__name__} draws random numbers by itself, as F.dropout and torch.rand do")
-            if problem and kind not in reason:
-                reason = f"{reason}; {kind}: {problem}"
+    # A network whose `forward` looks across its batch (a mean over examples, say) would mix clients: compare. On a CPU first: a
+    # GPU would have to compile kernels for the sizes of this trial alone. In double precision first: rounding alone makes two
+    # ways through a deep network with BatchNorm differ. In a copy: what it keeps of the trial must not stay.
+    places = [(elsewhere, example.cpu())]
+    if example.is_floating_point() and all(p.dtype == torch.float32 for p in module.parameters()):
+        places.insert(0, (copy.deepcopy(elsewhere).double(), example.cpu().double()))
+    trials = [(way, place) for way in ways for place in places]
+    if example.device.type != "cpu":
+        trials += [(way, (module, example)) for way in ways]
+    for (kind, make), (place, tried) in trials:
+        problem = _problem(place, make(place), tried)
+        if problem is None:
+            return make(module), kind
+        if "random operation" in problem:
+            raise CannotBatch(f"{type(module).__name__} draws random numbers by itself, as F.dropout and torch.rand do")
+        if problem and kind not in reason:
+            reason = f"{reason}; {kind}: {problem}"
     raise CannotBatch(reason)
 
 
