@@ -20,16 +20,16 @@ def _examples(request: pytest.FixtureRequest) -> Iterator[None]:
     import torch
 
     import askew
-    import askew.client
-    import askew.recipes
-    import askew.server
+    import askew.pieces.client
+    import askew.pieces.methods
+    import askew.pieces.server
     from askew.core import by_hand
     from askew.core.transform import chain
 
     where: Path = request.getfixturevalue("tmp_path")
     request.getfixturevalue("monkeypatch").chdir(where)
     names = {"askew": askew, "np": np, "torch": torch, "chain": chain}
-    for module in (askew.recipes, askew.client, askew.server):
+    for module in (askew.pieces.methods, askew.pieces.client, askew.pieces.server):
         names |= {name: getattr(module, name) for name in module.__all__}
     names |= {name: getattr(by_hand, name) for name in ("client_update", "server_context", "server_update")}
     # A name that the example's own module has is the module's.

@@ -17,8 +17,8 @@ from typing import Any
 import torch
 import triton
 
-from askew.simulate import client_conv_kernels as kernels
-from askew.simulate.run_folder import describe_environment
+from askew.engine import client_conv_kernels as kernels
+from askew.runs.run_folder import describe_environment
 
 SHAPES = {  # clients, images, channels, height = width, outputs, taps, taps, padding, padding; the first layer as `taps_as_channels` has it
     "3x1, 16 to 16, 32": (18, 256, 16, 32, 16, 3, 1, 1, 0),

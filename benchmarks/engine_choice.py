@@ -3,7 +3,7 @@
     python benchmarks/engine_choice.py [--threads 2] [--passes 3] [--json FILE]
     python benchmarks/engine_choice.py --judge FILE [--json FILE]     how the rule as it is now does on a stored table
 
-Every trial times all engines in turns on a few local steps (`askew.simulate.engines.calibrate`); of several passes over the
+Every trial times all engines in turns on a few local steps (`askew.engine.choice.calibrate`); of several passes over the
 grid the best time counts, so that other work on the machine costs a pass and not a row. With one thread allowed, `parallel`
 has nothing to offer, and the other two take the times that they have here, since they train on one thread anyway (but for
 passes as large as `SHARED`, which are left out of that judgement).
@@ -23,10 +23,10 @@ from workloads import workload
 
 from askew.core.dataset import Dataset, Examples
 from askew.core.recipe import Recipe
-from askew.simulate.engines import calibrate, choose_by
-from askew.simulate.run_folder import describe_environment
-from askew.simulate.task import Task, build_task
-from askew.simulate.threads import SHARED, examples_per_step, forward_flops
+from askew.engine.choice import calibrate, choose_by
+from askew.engine.task import Task, build_task
+from askew.engine.threads import SHARED, examples_per_step, forward_flops
+from askew.runs.run_folder import describe_environment
 
 # (network, shape of its inputs)
 NETWORKS: list[tuple[str, tuple[int, ...]]] = [

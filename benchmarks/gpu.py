@@ -22,11 +22,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 from in_turn import add_options, my_turn
 from workloads import Workload, workload
 
-from askew.simulate.loop import Simulation
-from askew.simulate.run_folder import describe_environment
-from askew.simulate.sequential import Sequential
-from askew.simulate.task import build_task
-from askew.simulate.vectorised import Vectorised, matrix_precision
+from askew.engine.sequential import Sequential
+from askew.engine.task import build_task
+from askew.engine.vectorised import Vectorised, matrix_precision
+from askew.rounds.loop import Simulation
+from askew.runs.run_folder import describe_environment
 
 
 def federated(work: Workload, precision: str, rounds: int, device: str, engine: str = "vectorised",

@@ -29,10 +29,10 @@ from workloads import Workload
 
 from askew.core.dataset import Dataset, Examples
 from askew.core.recipe import Recipe
-from askew.simulate.loop import Simulation
-from askew.simulate.run_folder import describe_environment
-from askew.simulate.task import Task, build_task
-from askew.simulate.vectorised import Vectorised
+from askew.engine.task import Task, build_task
+from askew.engine.vectorised import Vectorised
+from askew.rounds.loop import Simulation
+from askew.runs.run_folder import describe_environment
 
 LR = 0.01
 

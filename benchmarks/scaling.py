@@ -25,7 +25,7 @@ WIDTH = 64  # of the MLP 64-64-10 of W3
 def _sweep(configurations: int, engine: str) -> dict[str, Any]:
     """So many learning rates of the small MLP on the digits, 10 rounds each."""
     from askew.core.recipe import Recipe
-    from askew.simulate.sweep import grid, sweep
+    from askew.runs.sweep import grid, sweep
 
     recipes = grid(Recipe(rounds=10, model=f"mlp(hidden=[{WIDTH}])", batch_size=BATCH),
                    {"sgd.lr": [0.01 * 1.2 ** (i * 24 / configurations) for i in range(configurations)]})
@@ -47,9 +47,9 @@ def _rounds(clients: int, cohort: int, width: int = WIDTH, engine: str = "vector
     from askew.core.dataset import Dataset, Examples
     from askew.core.population import Ownership, Population
     from askew.core.recipe import Recipe
-    from askew.simulate.engines import make_engine
-    from askew.simulate.loop import Simulation
-    from askew.simulate.task import build_task
+    from askew.engine.choice import make_engine
+    from askew.engine.task import build_task
+    from askew.rounds.loop import Simulation
 
     examples = 100_000  # clients beyond a thousand share them: owning is two integers an example, not the data
     x, y = torch.randn(examples, 64, generator=torch.Generator().manual_seed(0)), torch.arange(examples) % 10
@@ -124,7 +124,7 @@ def main() -> None:
     if options.row is not None:
         print(json.dumps(list(ROWS.values())[options.row]()))  # noqa: T201
         return
-    from askew.simulate.run_folder import describe_environment
+    from askew.runs.run_folder import describe_environment
 
     rows: list[dict[str, Any]] = []
     for number, (what, engine, at) in enumerate(ROWS):

@@ -16,9 +16,10 @@ from typing import Any
 import torch
 
 from askew.core.recipe import Recipe
-from askew.recipes import fednnnn2020, hsu2019
-from askew.simulate.run_folder import describe_environment
-from askew.simulate.sweep import sweep
+from askew.papers.fednnnn2020 import items as fednnnn2020
+from askew.papers.hsu2019 import items as hsu2019
+from askew.runs.run_folder import describe_environment
+from askew.runs.sweep import sweep
 
 RUNS: dict[str, list[Recipe]] = {
     "fednnnn": [fednnnn2020.recipes("CIFAR-10", "non-IID-B")["FedNNNN"]],

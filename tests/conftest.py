@@ -1,9 +1,15 @@
 """What tests of several folders share."""
 
-from collections.abc import Iterator
+import contextlib
+import re
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
+
+from askew.core.errors import AskewError
+
+Refused = Callable[[str], contextlib.AbstractContextManager[None]]
 
 
 @pytest.fixture(scope="module")
@@ -13,3 +19,18 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def refused() -> Refused:
+    """`with refused(pattern):` the body must raise one AskewError of one line that matches the pattern."""
+
+    @contextlib.contextmanager
+    def check(pattern: str) -> Iterator[None]:
+        with pytest.raises(AskewError) as caught:
+            yield
+        message = str(caught.value)
+        assert "\n" not in message
+        assert re.search(pattern, message), message
+
+    return check

@@ -7,8 +7,8 @@ from contestant import Federation
 from workloads import Workload
 
 from askew.core import rng
-from askew.simulate.local import batches
-from askew.simulate.task import build_task
+from askew.engine.local import batches
+from askew.engine.task import build_task
 
 
 def lay_out(work: Workload, rounds: int) -> Federation:

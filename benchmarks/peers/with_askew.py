@@ -14,9 +14,9 @@ from torch import Tensor
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from workloads import workload
 
-from askew.simulate.engines import make_engine
-from askew.simulate.loop import Simulation
-from askew.simulate.task import build_task
+from askew.engine.choice import make_engine
+from askew.engine.task import build_task
+from askew.rounds.loop import Simulation
 
 
 class Askew:

@@ -5,28 +5,39 @@
     result = askew.run(askew.Recipe(population="dirichlet(clients=10, alpha=0.1)", rounds=20))
     print(result.accuracy)
 
-The pieces are in `askew.client`, `askew.server`, `askew.pool`, `askew.partition`, `askew.data` and `askew.models`;
-the methods of the papers in `askew.recipes`.
+The pieces are in `askew.pieces`, `askew.partition`, `askew.data` and `askew.models`; the methods of the papers in
+`askew.methods`. Nothing is loaded before it is asked for.
 """
 
-from typing import Any
+import importlib
+from typing import TYPE_CHECKING, Any
 
-from askew.core.dataset import Dataset, Examples
-from askew.core.errors import AskewError, DivergedError
-from askew.core.population import Ownership, Population
-from askew.core.recipe import Recipe
-from askew.core.registry import piece
-from askew.core.transform import Context, Transform, chain
-from askew.simulate.run import Result, resume, run
+if TYPE_CHECKING:
+    from askew.core.dataset import Dataset, Examples
+    from askew.core.errors import AskewError, DivergedError
+    from askew.core.population import Ownership, Population
+    from askew.core.recipe import Recipe
+    from askew.core.registry import piece
+    from askew.core.transform import Context, Transform, chain
+    from askew.pieces import methods
+    from askew.runs.run import Result, resume, run
+
+_HOMES = {"Dataset": "core.dataset", "Examples": "core.dataset", "AskewError": "core.errors", "DivergedError": "core.errors",
+          "Ownership": "core.population", "Population": "core.population", "Recipe": "core.recipe", "piece": "core.registry",
+          "Context": "core.transform", "Transform": "core.transform", "chain": "core.transform",
+          "Result": "runs.run", "resume": "runs.run", "run": "runs.run"}
 
 __all__ = ["AskewError", "Context", "Dataset", "DivergedError", "Examples", "Ownership", "Population", "Recipe", "Result",
-           "Transform", "chain", "piece", "resume", "run"]
+           "Transform", "chain", "methods", "piece", "resume", "run"]
 
 
 def __getattr__(name: str) -> Any:
-    """`askew.recipes` without an import of its own; it is loaded when asked for."""
-    if name == "recipes":
-        import askew.recipes
+    if name == "methods":
+        return importlib.import_module("askew.pieces.methods")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'askew' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"askew.{_HOMES[name]}"), name)
 
-        return askew.recipes
-    raise AttributeError(f"module 'askew' has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

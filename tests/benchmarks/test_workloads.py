@@ -22,7 +22,7 @@ from plain_loop import PlainLoop
 from with_askew import Askew
 from workloads import workload
 
-from askew.simulate.task import build_task
+from askew.engine.task import build_task
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 COMMAND = Path(__file__).parents[2] / "benchmarks" / "peers.py"

@@ -18,8 +18,8 @@ from askew.cli.app import main
 from askew.cli.common import split_outside_brackets
 from askew.cli.compare import make_recipes
 from askew.core import registry
-from askew.recipes import default_job
-from askew.recipes.load import load_recipe
+from askew.runs import default_job
+from askew.runs.load import load_recipe
 
 Run = Callable[..., tuple[int, str, str]]
 SMALL = ("--rounds", "3", "--seeds", "2")

@@ -17,13 +17,13 @@ import pytest
 import askew
 from askew.cli.app import main
 from askew.cli.reproduce import parse_seconds
-from askew.reproduce import numbers, papers
+from askew.papers import numbers, papers
 
 Run = Callable[..., tuple[int, str, str]]
 # A module, so that a process of its own can have the paper too.
 PAPER = '''
 from askew.core.recipe import Recipe
-from askew.reproduce.item import Claim, Item, Row
+from askew.papers.item import Claim, Item, Row
 
 BASE = Recipe(population="iid(clients=4)", batch_size=32, rounds=ROUNDS, step="sgd(lr=0.3)")
 SKEWED = BASE.replace(population="shards(clients=4, shards_per_client=1)")
@@ -41,7 +41,8 @@ NUMBERS = '[table1]\nwhere = "table 1"\nunit = "%"\n[table1.rows]\nIID = {value 
 
 
 def write_paper(folder: Path, rounds: int) -> None:
-    (folder / "toy2020.toml").write_text(NUMBERS)
+    (folder / "toy2020").mkdir(exist_ok=True)
+    (folder / "toy2020" / "numbers.toml").write_text(NUMBERS)
     (folder / "toy.py").write_text(PAPER.replace("ROUNDS", str(rounds)))
 
 
@@ -53,7 +54,8 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
     write_paper(tmp_path / "paper", rounds=3)
     space: dict[str, object] = {}
     exec((tmp_path / "paper" / "toy.py").read_text(), space)
-    monkeypatch.setattr(papers, "all_items", lambda: space["ITEMS"])
+    monkeypatch.setattr(papers, "PAPERS", ("toy2020",))
+    monkeypatch.setattr(papers, "items_of", lambda paper: space["ITEMS"])
     monkeypatch.setattr(numbers, "FOLDER", tmp_path / "paper")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path / "here")
@@ -190,7 +192,8 @@ def test_no_times(text: str) -> None:
 def command(tmp_path: Path, *arguments: str) -> list[str]:
     """A process with the small paper in place of the five, and without the libraries that running does not need."""
     start = ("import sys, pathlib; sys.modules.update(dict.fromkeys(['pooch', 'PIL', 'tqdm', 'pyarrow', 'plotly']));"
-             "import toy; from askew.reproduce import numbers, papers; papers.all_items = lambda: toy.ITEMS;"
+             "import toy; from askew.papers import numbers, papers; papers.PAPERS = ('toy2020',);"
+             "papers.items_of = lambda paper: toy.ITEMS;"
              "numbers.FOLDER = pathlib.Path(); from askew.cli.app import main; main()")
     return [sys.executable, "-c", start, "reproduce", *arguments]
 

@@ -163,7 +163,7 @@ def test_a_loss_that_is_not_a_number_is_exit_code_3(cli, tmp_path):
 
 
 def test_ctrl_c_is_exit_code_130_and_resume_goes_on(cli, tmp_path, monkeypatch):
-    real, calls = askew.simulate.loop.Simulation.evaluate, []
+    real, calls = askew.rounds.loop.Simulation.evaluate, []
 
     def strike(self):
         calls.append(None)
@@ -171,7 +171,7 @@ def test_ctrl_c_is_exit_code_130_and_resume_goes_on(cli, tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return real(self)
 
-    monkeypatch.setattr("askew.simulate.loop.Simulation.evaluate", strike)
+    monkeypatch.setattr("askew.rounds.loop.Simulation.evaluate", strike)
     code, out, err = cli("run", "--set", "rounds=4", "--out", "x", "--json")
     assert code == 130
     answer = json.loads(out)
@@ -229,7 +229,7 @@ def test_a_real_sigint(tmp_path):
 
 
 def test_going_on_with_another_number_of_threads_is_one_line_of_warning(cli, tmp_path, monkeypatch):
-    monkeypatch.setattr("askew.simulate.threads.SHARED", 0)  # as if the network were large
+    monkeypatch.setattr("askew.engine.threads.SHARED", 0)  # as if the network were large
 
     def stop(record, recipe):
         raise KeyboardInterrupt

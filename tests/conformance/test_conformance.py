@@ -13,8 +13,8 @@ import askew
 from askew.core import registry, rng
 from askew.core.cohort import Cohort
 from askew.core.transform import Context, add
-from askew.recipes import projected
-from askew.simulate.engines import ENGINES
+from askew.engine.choice import ENGINES
+from askew.pieces.methods import projected
 
 TRANSFORMS = [(kind, call) for kind in ("client", "upload", "server")
               for calls in PIECES[kind].values() for call in calls]
@@ -219,16 +219,16 @@ def test_a_client_trains_the_same_whoever_else_is_in_the_round(engine):
     """Streams and results belong to the client: alone or among others, in any order."""
     if engine in NEEDS:
         pytest.importorskip(NEEDS[engine])
-    from askew.simulate.engines import make_engine
-    from askew.simulate.sequential import Job
-    from askew.simulate.task import build_task, initial_model
+    from askew.engine.choice import make_engine
+    from askew.engine.protocol import Job, Lane
+    from askew.engine.task import build_task, initial_model
 
     task = build_task(projected(UNEQUAL, radius=3.0, noise=0.01))
     start = initial_model(task)
 
     def updates(clients):
         found = {}
-        for chunk in make_engine(engine, task).train({0: start}, [Job(0, client) for client in clients], 1):
+        for _, chunk in make_engine(engine, task).train([Lane(task, {0: start}, [Job(0, client) for client in clients], 1)]):
             for k, job in enumerate(chunk.jobs):
                 found[job.client] = {name: v[k].clone() for name, v in chunk.updates.items()}
         return found

@@ -15,11 +15,11 @@ from torch import nn
 
 import askew
 from askew.core.dataset import Dataset
-from askew.simulate.layout import Lane
-from askew.simulate.loop import Simulation
-from askew.simulate.sequential import Sequential
-from askew.simulate.sweep import sweep
-from askew.simulate.task import build_task
+from askew.engine.protocol import Lane
+from askew.engine.sequential import Sequential
+from askew.engine.task import build_task
+from askew.rounds.loop import Simulation
+from askew.runs.sweep import sweep
 
 
 def plain():
@@ -120,7 +120,7 @@ def test_recipes_that_train_together_train_as_they_do_alone(name, form):
     for _ in range(2):
         gatherings = [simulation.begin() for simulation in simulations]
         lanes = [Lane(s.task, g.models, g.jobs, g.round) for s, g in zip(simulations, gatherings, strict=True)]
-        for lane, chunk in engine.train_lanes(lanes):
+        for lane, chunk in engine.train(lanes):
             gatherings[lane].add(chunk)
         for simulation, gathering in zip(simulations, gatherings, strict=True):
             simulation.complete(simulation.aggregate(gathering))

@@ -9,9 +9,9 @@ import torch
 from conform.forms import FORMS, cases, rounds
 from conform.pieces import RECIPES
 
-from askew.simulate.engines import ENGINES
-from askew.simulate.sequential import Sequential
-from askew.simulate.task import build_task
+from askew.engine.choice import ENGINES
+from askew.engine.sequential import Sequential
+from askew.engine.task import build_task
 
 # Compiling a network for a CPU takes 10 to 60 s; CI compiles these, the long run all.
 COMPILED = ["state that starts at 1", "batchnorm and dropout"]

@@ -11,9 +11,9 @@ from askew.core import registry
 from askew.core.recipe import Recipe
 from askew.core.registry import Spec, essential, piece
 from askew.core.transform import Transform
-from askew.reproduce.papers import all_items
-from askew.reproduce.plan import recipes_of
-from askew.reproduce.store import Results, first_fingerprint, read, write
+from askew.papers.papers import all_items
+from askew.papers.plan import recipes_of
+from askew.papers.store import Results, first_fingerprint, read, write
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -118,7 +118,7 @@ def test_files_with_first_fingerprints_are_read_and_written_anew(tmp_path):
 def test_a_fingerprint_stays_what_it_is():
     """Stored files hold it: whoever changes how it is taken raises FORMAT."""
     assert askew.Recipe().fingerprint == "3f6c98c1a91a"
-    assert askew.recipes.fednnnn(askew.Recipe(rounds=7)).fingerprint == "99ebb9a21271"
+    assert askew.pieces.methods.fednnnn(askew.Recipe(rounds=7)).fingerprint == "99ebb9a21271"
 
 
 @pytest.mark.parametrize("kind", ["server", "client"])

@@ -7,7 +7,7 @@ import pytest
 import askew
 from askew.core.recipe import Recipe, parse_value, read_file
 from askew.core.registry import Spec
-from askew.server import mean, momentum
+from askew.pieces.server import mean, momentum
 
 
 def test_strings_specs_and_made_pieces_are_the_same_value():

@@ -8,7 +8,7 @@ from askew.core import registry
 from askew.core.errors import AskewError
 from askew.core.registry import Spec, piece
 from askew.core.transform import Transform
-from askew.server import momentum
+from askew.pieces.server import momentum
 
 
 def test_a_call_is_read_and_positional_arguments_get_their_names():
@@ -68,4 +68,4 @@ def test_a_new_server_piece_is_one_function_and_no_edit_elsewhere():
 
 def test_a_colon_in_an_argument_is_not_a_module():
     assert registry.parse("start", "pretrained(path='a:b.safetensors')") == Spec("pretrained", {"path": "a:b.safetensors"})
-    assert registry.parse("server", "askew.server.scale:scale(lr=0.5)").args == {"lr": 0.5}
+    assert registry.parse("server", "askew.pieces.server.scale:scale(lr=0.5)").args == {"lr": 0.5}

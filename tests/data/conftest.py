@@ -2,36 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import os
-import re
 import wave
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from askew.core.errors import AskewError
-
 WORDS = ("yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go")
-Refused = Callable[[str], contextlib.AbstractContextManager[None]]
-
-
-@pytest.fixture
-def refused() -> Refused:
-    """`with refused(pattern):` the body must raise one AskewError of one line that matches the pattern."""
-
-    @contextlib.contextmanager
-    def check(pattern: str) -> Iterator[None]:
-        with pytest.raises(AskewError) as caught:
-            yield
-        message = str(caught.value)
-        assert "\n" not in message
-        assert re.search(pattern, message), message
-
-    return check
 
 
 def idx(array: np.ndarray) -> bytes:

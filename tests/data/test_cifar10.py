@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from askew.data import cifar10, load
-from askew.data.preprocess import mean_and_std
+from askew.pieces.preprocess.normalise import mean_and_std
 
 BATCHES = [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]
 

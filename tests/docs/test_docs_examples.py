@@ -14,7 +14,7 @@ import typer
 import askew
 from askew.cli.app import app
 from askew.core import registry
-from askew.recipes.load import load_recipe
+from askew.runs.load import load_recipe
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])

@@ -12,8 +12,8 @@ from torch import nn
 
 import askew
 import askew.core
-import askew.simulate
-from askew.simulate.task import build_task
+import askew.engine
+from askew.engine.task import build_task
 
 
 def images():
@@ -64,7 +64,7 @@ def test_no_kernel_is_missing_from_the_table(launched):
     """Every module of kernels is known, and every function in it is launched above or called by one that is."""
     from triton.runtime.interpreter import InterpretedFunction
 
-    modules = [f"{package.__name__}.{found.name}" for package in (askew.core, askew.simulate)
+    modules = [f"{package.__name__}.{found.name}" for package in (askew.core, askew.engine)
                for found in pkgutil.iter_modules(package.__path__) if found.name.endswith("_kernels")]
     kernels = {f"{name.rpartition('.')[2]}.{key}" for name in modules for key, value in vars(importlib.import_module(name)).items()
                if isinstance(value, InterpretedFunction)}

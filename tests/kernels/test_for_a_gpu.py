@@ -8,16 +8,16 @@ pytestmark = pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") == "1", reaso
 LOW, FULL, LONG = "*bf16", "*fp32", "*i64"
 # module, kernel, types of its arguments, its constants
 KERNELS = [
-    ("askew.simulate.norm_kernels", "_moments", [LOW, LONG, FULL, "i32", "i32"], {"SHARE": 64, "C": 32, "PARTS": 4, "BM": 128, "BC": 32}),
-    ("askew.simulate.norm_kernels", "_gradient_sums", [LOW, LOW, FULL, FULL, FULL, "i32", "i32"],
+    ("askew.engine.norm_kernels", "_moments", [LOW, LONG, FULL, "i32", "i32"], {"SHARE": 64, "C": 32, "PARTS": 4, "BM": 128, "BC": 32}),
+    ("askew.engine.norm_kernels", "_gradient_sums", [LOW, LOW, FULL, FULL, FULL, "i32", "i32"],
      {"SHARE": 64, "C": 32, "PARTS": 4, "BM": 128, "BC": 32}),
-    ("askew.simulate.norm_kernels", "_scaled", [LOW, FULL, FULL, FULL, LONG, LOW, "i32", "i32"], {"C": 32, "BM": 128, "BC": 32}),
-    ("askew.simulate.norm_kernels", "_scaled_back", [LOW, LOW, *[FULL] * 5, LONG, LOW, "i32", "i32"], {"C": 32, "BM": 128, "BC": 32}),
-    ("askew.simulate.recurrent_kernels", "_lstm", [LOW, FULL, LOW, FULL, LOW, *["i32"] * 7], {"H": 128, "BLOCK": 512}),
-    ("askew.simulate.recurrent_kernels", "_lstm_backward", [LOW, FULL, FULL, LOW, FULL, FULL, LOW, FULL, *["i32"] * 10],
+    ("askew.engine.norm_kernels", "_scaled", [LOW, FULL, FULL, FULL, LONG, LOW, "i32", "i32"], {"C": 32, "BM": 128, "BC": 32}),
+    ("askew.engine.norm_kernels", "_scaled_back", [LOW, LOW, *[FULL] * 5, LONG, LOW, "i32", "i32"], {"C": 32, "BM": 128, "BC": 32}),
+    ("askew.engine.recurrent_kernels", "_lstm", [LOW, FULL, LOW, FULL, LOW, *["i32"] * 7], {"H": 128, "BLOCK": 512}),
+    ("askew.engine.recurrent_kernels", "_lstm_backward", [LOW, FULL, FULL, LOW, FULL, FULL, LOW, FULL, *["i32"] * 10],
      {"H": 128, "BLOCK": 512}),
-    ("askew.simulate.recurrent_kernels", "_gru", [*[LOW] * 5, *["i32"] * 7], {"H": 128, "BLOCK": 512}),
-    ("askew.simulate.recurrent_kernels", "_gru_backward", [*[LOW] * 6, *["i32"] * 8], {"H": 128, "BLOCK": 512}),
+    ("askew.engine.recurrent_kernels", "_gru", [*[LOW] * 5, *["i32"] * 7], {"H": 128, "BLOCK": 512}),
+    ("askew.engine.recurrent_kernels", "_gru_backward", [*[LOW] * 6, *["i32"] * 8], {"H": 128, "BLOCK": 512}),
     ("askew.core.rng_kernels", "_mix", [LONG, LONG, "i32"], {"BLOCK": 1024}),
     ("askew.core.rng_kernels", "_uniform", [LONG, FULL, "i32"], {"BLOCK": 1024}),
 ]

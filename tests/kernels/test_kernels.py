@@ -18,8 +18,8 @@ def shapes(*small, large=()):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_the_per_client_convolution_equals_one_convolution_a_client(shape, dtype, device):
     """Forward and all three gradients against `F.conv2d` in float64, client by client."""
-    from askew.simulate.client_conv import KERNEL_ORDER
-    from askew.simulate.client_conv_kernels import implicit_gemm_conv
+    from askew.engine.client_conv import KERNEL_ORDER
+    from askew.engine.client_conv_kernels import implicit_gemm_conv
 
     clients, batch, channels, height, width, outputs, taps, padding, stride = shape
     generator = torch.Generator(device).manual_seed(0)
@@ -40,8 +40,8 @@ def test_the_per_client_convolution_equals_one_convolution_a_client(shape, dtype
 
 
 def test_a_convolution_without_bias_and_without_a_gradient_of_its_input(device):
-    from askew.simulate.client_conv import KERNEL_ORDER
-    from askew.simulate.client_conv_kernels import implicit_gemm_conv
+    from askew.engine.client_conv import KERNEL_ORDER
+    from askew.engine.client_conv_kernels import implicit_gemm_conv
 
     generator = torch.Generator(device).manual_seed(1)
     x = torch.randn(4, 3, 6, 5, device=device, generator=generator).contiguous(memory_format=torch.channels_last)
@@ -57,7 +57,7 @@ def test_a_convolution_without_bias_and_without_a_gradient_of_its_input(device):
 @pytest.mark.parametrize("rectify", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_local_response_normalisation_equals_torch(channels, size, alpha, rectify, dtype, device):
-    from askew.simulate.lrn_kernels import local_response_norm
+    from askew.engine.lrn_kernels import local_response_norm
 
     generator = torch.Generator(device).manual_seed(0)
     x = torch.randn(7, channels, 9, 11, device=device, generator=generator).to(dtype).contiguous(memory_format=torch.channels_last)
@@ -78,7 +78,7 @@ def test_local_response_normalisation_equals_torch(channels, size, alpha, rectif
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_max_pooling_equals_torch(channels, size, window, padding, ceil, rectify, dtype, device):
     """Whole numbers, so that many values are equal: the first of them takes the gradient."""
-    from askew.simulate.pool_kernels import max_pool2d
+    from askew.engine.pool_kernels import max_pool2d
 
     generator = torch.Generator(device).manual_seed(0)
     x = torch.randint(-3, 4, (6, channels, size, size), device=device, generator=generator).to(dtype)
@@ -94,7 +94,7 @@ def test_max_pooling_equals_torch(channels, size, window, padding, ceil, rectify
 @pytest.mark.parametrize("shape", shapes((3, 4, 5, 6, 7), (2, 3, 130, 2, 2), (1, 2, 1, 3, 3), large=[(2, 50, 32, 16, 16)]))
 def test_batch_norm_sums_equal_torch(shape, device):
     """A mean far from 0, where a plain sum of squares would lose the variance."""
-    from askew.simulate.norm_kernels import gradient_sums, var_mean
+    from askew.engine.norm_kernels import gradient_sums, var_mean
 
     clients, batch, channels, height, width = shape
     generator = torch.Generator(device).manual_seed(0)
@@ -130,7 +130,7 @@ def values_for_normalising(dtype, device):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_normalised_values_equal_torch(dtype, device):
-    from askew.simulate.norm_kernels import scaled
+    from askew.engine.norm_kernels import scaled
 
     x, _, (mean, scale, bias, *_), real, mask = values_for_normalising(dtype, device)
     x[0, 1] = x[1] = float("nan")  # padding holds anything
@@ -142,7 +142,7 @@ def test_normalised_values_equal_torch(dtype, device):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_gradients_of_normalised_values_equal_torch(dtype, device):
-    from askew.simulate.norm_kernels import scaled_back
+    from askew.engine.norm_kernels import scaled_back
 
     x, dy, columns, real, mask = values_for_normalising(dtype, device)
     mean, inverse, scale, plain, normal = (v.view(3, 1, 20, 1, 1) for v in columns)
@@ -155,7 +155,7 @@ def test_gradients_of_normalised_values_equal_torch(dtype, device):
 @pytest.mark.parametrize("kind", [torch.nn.LSTM, torch.nn.GRU])
 def test_one_recurrent_layer_equals_torch(kind, dtype, device):
     """Outputs, last state and all gradients of three clients against torch's layer in float64, one by one."""
-    from askew.simulate.recurrent import recurrent
+    from askew.engine.recurrent import recurrent
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -185,7 +185,7 @@ def test_one_recurrent_layer_equals_torch(kind, dtype, device):
 
 def test_a_client_without_examples_has_finite_statistics(device):
     """Idle clients: a count of 0."""
-    from askew.simulate.norm_kernels import var_mean
+    from askew.engine.norm_kernels import var_mean
 
     x = torch.randn(6, 5, 3, 3, device=device).contiguous(memory_format=torch.channels_last).unflatten(0, (2, 3))
     var, mean = var_mean(x, torch.tensor([0, 3], device=device))

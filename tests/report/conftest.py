@@ -1,4 +1,4 @@
-"""A small paper of our own on the embedded digits, run through `askew.reproduce`: one item for each kind of figure."""
+"""A small paper of our own on the embedded digits, run through `askew.papers`: one item for each kind of figure."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from askew.core.recipe import Recipe
-from askew.recipes.methods import fedcd
-from askew.reproduce import archetype_measures, numbers
-from askew.reproduce.item import Claim, Item, Plot, Row
-from askew.reproduce.run import reproduce
-from askew.reproduce.store import Results
+from askew.papers import archetype_measures, numbers
+from askew.papers.item import Claim, Item, Plot, Row
+from askew.papers.run import reproduce
+from askew.papers.store import Results
+from askew.pieces.methods import fedcd
 
 PAPER = "zhao2018"  # its name only: pages print a paper's title
 SKEWED = "shards(clients=10, shards_per_client=1)"
@@ -91,5 +91,6 @@ def printed_text() -> str:
 @pytest.fixture
 def printed_numbers(printed_text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """These numbers in place of the real papers'."""
-    (tmp_path / f"{PAPER}.toml").write_text(printed_text)
+    (tmp_path / PAPER).mkdir()
+    (tmp_path / PAPER / "numbers.toml").write_text(printed_text)
     monkeypatch.setattr(numbers, "FOLDER", tmp_path)

@@ -8,10 +8,10 @@ import pytest
 from rich.table import Table
 
 import askew
-from askew.recipes import centralised, fedavg, fedcd, fednnnn
+from askew.pieces.methods import centralised, fedavg, fedcd, fednnnn
 from askew.report.comparison import plot_comparison
 from askew.report.comparison_table import divergence_lines, method_rows, needs_line, skew_rows
-from askew.simulate.comparison import Comparison, Contender, Outcome
+from askew.runs.comparison import Comparison, Contender, Outcome
 
 
 def outcome(seed: int, *curve: float, test: float | None = None) -> Outcome:

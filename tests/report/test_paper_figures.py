@@ -10,11 +10,11 @@ import pytest
 from matplotlib.figure import Figure
 
 from askew.core.errors import AskewError
+from askew.papers.item import Plot
+from askew.papers.papers import all_items
+from askew.papers.store import Results
+from askew.papers.summary import summarise
 from askew.report.paper_figures import KINDS, write_figure
-from askew.reproduce.item import Plot
-from askew.reproduce.papers import all_items
-from askew.reproduce.store import Results
-from askew.reproduce.summary import summarise
 
 if TYPE_CHECKING:
     from conftest import Measured

@@ -9,19 +9,20 @@ from typing import TYPE_CHECKING
 import pytest
 
 from askew.core.errors import AskewError
-from askew.recipes.citations import BIBTEX
+from askew.papers import numbers
+from askew.papers.citations import BIBTEX
+from askew.papers.papers import PAPERS
+from askew.papers.run import reproduce
+from askew.papers.store import Results
+from askew.papers.summary import summarise
+from askew.papers.verdict import rules
 from askew.report.paper_page import BEGIN, END, main, title, with_block, write_pages
-from askew.reproduce import numbers
-from askew.reproduce.papers import PAPERS
-from askew.reproduce.run import reproduce
-from askew.reproduce.store import Results
-from askew.reproduce.summary import summarise
-from askew.reproduce.verdict import rules
 
 if TYPE_CHECKING:
     from conftest import Measured
 
 PAPER = "zhao2018"
+pytestmark = pytest.mark.usefixtures("printed_numbers")
 
 
 def pages(measured: Measured, docs: Path, *names: str) -> str:
@@ -34,7 +35,8 @@ def pages(measured: Measured, docs: Path, *names: str) -> str:
 def docs(measured: Measured, printed_text: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The pages of the whole small paper."""
     folder = tmp_path_factory.mktemp("pages")
-    (folder / f"{PAPER}.toml").write_text(printed_text)
+    (folder / PAPER).mkdir()
+    (folder / PAPER / "numbers.toml").write_text(printed_text)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(numbers, "FOLDER", folder)
         pages(measured, folder / "docs")
@@ -69,7 +71,6 @@ def test_a_claim_about_a_run_that_diverged_stays_open(measured: Measured, tmp_pa
     assert "| one class each | 1 diverged |" in page
 
 
-@pytest.mark.usefixtures("printed_numbers")
 def test_a_variant_is_called_so_and_not_counted(measured: Measured, tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     write_pages(measured.folder, tmp_path / "docs", {PAPER: [replace(measured.items["learning"], variant=True)]})
@@ -80,7 +81,6 @@ def test_a_variant_is_called_so_and_not_counted(measured: Measured, tmp_path: Pa
     assert {cell.strip() for cell in counted.split("|")[2:-1]} == {"0"}
 
 
-@pytest.mark.usefixtures("printed_numbers")
 def test_a_run_at_chance_is_called_so(measured: Measured, tmp_path: Path) -> None:
     learning = measured.items["learning"]
     still = replace(learning, name="still", rows=(replace(learning.rows[0], recipes=tuple(
@@ -110,7 +110,6 @@ def test_many_rows_without_a_number_are_only_counted(measured: Measured, tmp_pat
     assert "| not measured |" not in text
 
 
-@pytest.mark.usefixtures("printed_numbers")
 def test_numbers_stand_beside_the_papers(measured: Measured, page: str) -> None:
     rows = summarise(measured.items["learning"], measured.results).rows
     ours = rows[0].ours
@@ -147,14 +146,11 @@ def test_written_again_it_is_the_same_and_stale_figures_go(measured: Measured, t
     assert not stale.exists()
 
 
-@pytest.mark.usefixtures("printed_numbers")
 def test_a_row_that_differs_has_a_remark(measured: Measured, tmp_path: Path) -> None:
     # The paper has it the other way round, so that neither number nor ordering fits.
-    (numbers.FOLDER / f"{PAPER}.toml").write_text('[learning.rows]\n"all alike" = 10\n"one class each" = 99\n')
+    (numbers.FOLDER / PAPER / "numbers.toml").write_text('[learning.rows]\n"all alike" = 10\n"one class each" = 99\n')
     assert "Why these numbers differ has not been found out." in section(pages(measured, tmp_path / "docs", "learning"), "learning")
-    remarks = tmp_path / "docs" / "papers" / "remarks"
-    remarks.mkdir()
-    (remarks / f"{PAPER}.toml").write_text('[learning]\ntext = "We swapped the numbers."\n')
+    (numbers.FOLDER / PAPER / "remarks.toml").write_text('[learning]\ntext = "We swapped the numbers."\n')
     text = section(pages(measured, tmp_path / "docs", "learning"), "learning")
     assert "We swapped the numbers." in text
     assert "found out" not in text
@@ -163,15 +159,12 @@ def test_a_row_that_differs_has_a_remark(measured: Measured, tmp_path: Path) -> 
 @pytest.mark.parametrize(("text", "message"), [("[lerning]\ntext = 'x'", r"no item 'lerning'.*learning"),
                                                ("[learning]\nwords = 'x'", r"must have one key, text")])
 def test_a_remark_that_would_be_lost_is_refused(measured: Measured, tmp_path: Path, text: str, message: str) -> None:
-    remarks = tmp_path / "docs" / "papers" / "remarks"
-    remarks.mkdir(parents=True)
-    (remarks / f"{PAPER}.toml").write_text(text)
+    (numbers.FOLDER / PAPER / "remarks.toml").write_text(text)
     with pytest.raises(AskewError, match=message):
         pages(measured, tmp_path / "docs", "learning")
     assert not (tmp_path / "docs" / "papers" / f"{PAPER}.md").exists()
 
 
-@pytest.mark.usefixtures("printed_numbers")
 def test_readme_block_is_replaced_and_nothing_else(measured: Measured, tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text(f"# Before\n{BEGIN}\nold\n{END}\nafter\n")
     pages(measured, tmp_path / "docs", "learning", "unrun")

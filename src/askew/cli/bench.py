@@ -12,10 +12,10 @@ from rich.table import Table
 
 from askew.cli.common import AsJson, DataDir, out, print_json
 from askew.cli.run import Device, Settings
-from askew.recipes.load import load_recipe
-from askew.simulate.engines import TRY_CLIENTS, TRY_STEPS, calibrate, choose
-from askew.simulate.run_folder import describe_environment
-from askew.simulate.task import Task, build_task, initial_model
+from askew.engine.choice import TRY_CLIENTS, TRY_STEPS, calibrate, choose
+from askew.engine.task import Task, build_task, initial_model
+from askew.runs.load import load_recipe
+from askew.runs.run_folder import describe_environment
 
 app = typer.Typer()
 

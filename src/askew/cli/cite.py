@@ -19,7 +19,7 @@ def cite(
     as_json: AsJson = False,
 ) -> None:
     """Print the BibTeX of the papers that a method comes from."""
-    from askew.recipes import citations
+    from askew.papers import citations
 
     text = citations.cite(method)
     if as_json:

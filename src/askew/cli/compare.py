@@ -17,12 +17,12 @@ from askew.core import registry
 from askew.core.errors import AskewError
 from askew.core.recipe import Recipe
 from askew.core.skew import mean_emd
-from askew.recipes import default_job
-from askew.recipes.load import load_recipe
-from askew.simulate.compare import check_new_folder, write_table
-from askew.simulate.compare import compare as run_all
-from askew.simulate.comparison import Comparison, Contender
-from askew.simulate.task import draw_population
+from askew.engine.task import draw_population
+from askew.runs import default_job
+from askew.runs.compare import check_new_folder, write_table
+from askew.runs.compare import compare as run_all
+from askew.runs.comparison import Comparison, Contender
+from askew.runs.load import load_recipe
 
 app = typer.Typer()
 _LADDER = "fedavg, "

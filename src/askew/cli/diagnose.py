@@ -12,8 +12,8 @@ import typer
 from askew.cli.common import AsJson, err, out, print_json
 from askew.core import skew
 from askew.core.population import Population
-from askew.diagnostics.skew_cost import SOURCE, expected_loss, verdict
-from askew.diagnostics.skew_table import CountsTable, read_counts
+from askew.data.skew_table import CountsTable, read_counts
+from askew.papers.skew_cost import SOURCE, expected_loss, verdict
 
 app = typer.Typer()
 

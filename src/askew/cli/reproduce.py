@@ -17,14 +17,14 @@ from askew.cli.common import AsJson, DataDir, err, out, print_json
 from askew.cli.progress import RunProgress
 from askew.cli.run import Device, Engine, Precision
 from askew.core.errors import AskewError
-from askew.reproduce import papers
-from askew.reproduce.item import Item
-from askew.reproduce.plan import needs
-from askew.reproduce.rates import INPUTS, Rates, estimated_seconds, kind, known_rates, try_out
-from askew.reproduce.run import WORK
-from askew.reproduce.run import reproduce as run_missing
-from askew.reproduce.store import SCALES, Results, Scale
-from askew.reproduce.summary import ItemSummary, RowSummary, counts, summarise
+from askew.papers import papers
+from askew.papers.item import Item
+from askew.papers.plan import needs
+from askew.papers.rates import INPUTS, Rates, estimated_seconds, kind, known_rates, try_out
+from askew.papers.run import WORK
+from askew.papers.run import reproduce as run_missing
+from askew.papers.store import SCALES, Results, Scale
+from askew.papers.summary import ItemSummary, RowSummary, counts, summarise
 
 app = typer.Typer()
 QUICK = "quick: a reduced version, whose numbers are not the paper's"

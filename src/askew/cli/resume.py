@@ -10,8 +10,8 @@ import typer
 from askew.cli.common import AsJson, DataDir
 from askew.cli.progress import RunProgress
 from askew.cli.run import Device, Engine, show
-from askew.simulate.run import resume as go_on
-from askew.simulate.run_folder import RunFolder
+from askew.runs.run import resume as go_on
+from askew.runs.run_folder import RunFolder
 
 app = typer.Typer()
 

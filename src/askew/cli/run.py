@@ -9,10 +9,10 @@ import typer
 
 from askew.cli.common import AsJson, DataDir, err, out, print_json
 from askew.cli.progress import RunProgress
-from askew.recipes.load import load_recipe
-from askew.simulate.run import Result
-from askew.simulate.run import run as train
-from askew.simulate.run_folder import default_folder
+from askew.runs.load import load_recipe
+from askew.runs.run import Result
+from askew.runs.run import run as train
+from askew.runs.run_folder import default_folder
 
 app = typer.Typer()
 Engine = Annotated[str, typer.Option(help="How rounds are computed: auto, sequential, vectorised, parallel.")]

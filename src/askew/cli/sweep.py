@@ -16,10 +16,10 @@ from askew.cli.progress import RunProgress
 from askew.cli.run import Device, Engine, Precision, Settings
 from askew.core.errors import AskewError
 from askew.core.recipe import parse_value
-from askew.recipes.load import load_recipe
-from askew.simulate.compare import check_new_folder
-from askew.simulate.sweep import Outcome, grid
-from askew.simulate.sweep import sweep as train
+from askew.runs.compare import check_new_folder
+from askew.runs.load import load_recipe
+from askew.runs.sweep import Outcome, grid
+from askew.runs.sweep import sweep as train
 
 app = typer.Typer()
 

@@ -1,7 +1,7 @@
 """A recipe: one experiment as a typed value that can be written to a file and read back.
 
 Every field is a number, a word or a piece by name, so that a recipe in Python, in a TOML file and on the command
-line (`--set`) is the same value. Methods (`askew.recipes`) are functions from recipe to recipe.
+line (`--set`) is the same value. Methods (`askew.pieces.methods`) are functions from recipe to recipe.
 """
 
 from __future__ import annotations

@@ -18,10 +18,11 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeVar, Union
+from typing import Annotated, Any, Literal, TypeVar, Union
 
 import torch
 
+from askew.core.bounds import Bounds
 from askew.core.errors import AskewError
 
 KINDS = ("data", "partition", "preprocess", "model", "client", "upload", "server", "pool", "start", "probe", "method")
@@ -86,13 +87,22 @@ def dataclass_with_spec(value: Any) -> bool:
     return hasattr(value, "spec") and hasattr(type(value), "__dataclass_fields__")
 
 
+@functools.cache
+def _file_all() -> None:
+    """askew's own pieces file themselves when they are imported, which happens when the first one is asked for by name."""
+    importlib.import_module("askew.catalogue")
+
+
 def names(kind: str) -> list[str]:
     """The names of all pieces of one kind, sorted."""
+    _file_all()
     return sorted(_PIECES[kind])
 
 
 def find(kind: str, name: str) -> Callable[..., Any]:
     """The piece of that kind and name; `package.module:function` finds one that is not registered here."""
+    if name not in _PIECES[kind]:
+        _file_all()
     if name in _PIECES[kind]:
         return _PIECES[kind][name]
     if ":" in name:
@@ -139,13 +149,13 @@ def essential(kind: str, spec: Spec) -> Spec:
     """The same piece without arguments that have their default value, in the order in which the piece takes them.
 
     Example:
-        >>> import askew.server
+        >>> import askew.pieces.server
         >>> str(essential("server", Spec("momentum", {"nesterov": True, "beta": 0.9})))  # beta is 0.9 by default
         'momentum(nesterov=True)'
     """
     function = find(kind, spec.name)
     _check_types(function, spec.args)
-    hints = _HINTS[inspect.unwrap(function)]
+    hints = {key: bare(hint) for key, hint in _HINTS[inspect.unwrap(function)].items()}
     args = {}
     for key, parameter in inspect.signature(function).parameters.items():
         if key in spec.args:
@@ -201,16 +211,32 @@ def _shown(function: Callable[..., Any]) -> str:
 def _check_types(function: Callable[..., Any], args: Mapping[str, Any]) -> None:
     inner = inspect.unwrap(function)
     if inner not in _HINTS:
-        _HINTS[inner] = typing.get_type_hints(inner)
+        _HINTS[inner] = typing.get_type_hints(inner, include_extras=True)
     for key, value in args.items():
         hint = _HINTS[inner].get(key, Any)
         if not fits(value, hint):
             raise AskewError(f"{inner.__name__}: {key} must be {hint_name(hint)}, not {value!r}")
+        for bounds in bounds_of(hint):
+            if isinstance(value, int | float) and value not in bounds:
+                raise AskewError(f"{inner.__name__}: {key} {bounds.words}, got {value}")
+
+
+def bounds_of(hint: Any) -> list[Bounds]:
+    """Those of `Annotated[float, Bounds(0)]`, also as one of several types."""
+    if typing.get_origin(hint) in (Union, types.UnionType):
+        return [bounds for option in typing.get_args(hint) for bounds in bounds_of(option)]
+    return [extra for extra in getattr(hint, "__metadata__", ()) if isinstance(extra, Bounds)]
+
+
+def bare(hint: Any) -> Any:
+    """A type without what `Annotated` adds to it."""
+    return typing.get_args(hint)[0] if typing.get_origin(hint) is Annotated else hint
 
 
 def fits(value: Any, hint: Any) -> bool:
     if hint is Any or isinstance(value, torch.Tensor):  # a tensor is a hyper-parameter that carries a batch axis
         return True
+    hint = bare(hint)
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if origin in (Union, types.UnionType):
         return any(fits(value, option) for option in inner)
@@ -229,6 +255,7 @@ def fits(value: Any, hint: Any) -> bool:
 
 def hint_name(hint: Any) -> str:
     """A type in words, for messages."""
+    hint = bare(hint)
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if origin is Literal:
         return " or ".join(repr(value) for value in inner)

@@ -10,7 +10,7 @@ import numpy as np
 from askew.core.errors import AskewError
 from askew.report.canvas import DASHES, check_plot_path, save_figure, whole_rounds
 from askew.report.palette import class_colours
-from askew.simulate.comparison import Comparison, Contender
+from askew.runs.comparison import Comparison, Contender
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from askew.core.recipe import Recipe
+from askew.papers.archetype_measures import changes
+from askew.papers.store import Results, Run
+from askew.papers.summary import ItemSummary
 from askew.report.canvas import DASHES, whole_rounds
 from askew.report.palette import class_colours
 from askew.report.paper_curves import curve, lines, percent
-from askew.reproduce.archetype_measures import changes
-from askew.reproduce.store import Results, Run
-from askew.reproduce.summary import ItemSummary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

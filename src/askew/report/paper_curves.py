@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from askew.papers.item import Row
+from askew.papers.store import Results, Run
+from askew.papers.summary import ItemSummary, RowSummary
 from askew.report.canvas import DASHES, whole_rounds
 from askew.report.palette import class_colours
-from askew.reproduce.item import Row
-from askew.reproduce.store import Results, Run
-from askew.reproduce.summary import ItemSummary, RowSummary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

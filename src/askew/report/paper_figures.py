@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from askew.core.errors import AskewError
 from askew.core.registry import suggest
+from askew.papers.store import Results
+from askew.papers.summary import ItemSummary
 from askew.report.canvas import check_plot_path, save_figure
 from askew.report.paper_archetypes import draw_archetypes, draw_changes, draw_preferences
 from askew.report.paper_curves import draw_curves
 from askew.report.paper_points import draw_points
 from askew.report.paper_populations import draw_populations
-from askew.reproduce.store import Results
-from askew.reproduce.summary import ItemSummary
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from askew.papers.item import Plot, Row
+from askew.papers.measures import measure
+from askew.papers.store import Results
+from askew.papers.summary import ItemSummary, RowSummary
 from askew.report.canvas import DASHES
 from askew.report.paper_curves import COLOURS
-from askew.reproduce.item import Plot, Row
-from askew.reproduce.measures import measure
-from askew.reproduce.store import Results
-from askew.reproduce.summary import ItemSummary, RowSummary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,11 +9,11 @@ import numpy as np
 from askew.core import skew
 from askew.core.dataset import Source
 from askew.data.cifar10 import CLASSES
+from askew.papers.store import Results
+from askew.papers.summary import ItemSummary
 from askew.partition import draw
 from askew.report.palette import class_colours
 from askew.report.population_plot import MOST_BARS, _legend
-from askew.reproduce.store import Results
-from askew.reproduce.summary import ItemSummary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

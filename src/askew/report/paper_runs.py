@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from askew.reproduce.plan import recipes_of
-from askew.reproduce.store import Results, Run
-from askew.reproduce.summary import ItemSummary
+from askew.papers.plan import recipes_of
+from askew.papers.store import Results, Run
+from askew.papers.summary import ItemSummary
 
 
 def how_it_was_run(s: ItemSummary, results: Results) -> str:

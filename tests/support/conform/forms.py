@@ -14,11 +14,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from askew.simulate.loop import Simulation
-from askew.simulate.parallel import Parallel
-from askew.simulate.sequential import Engine, Job, Sequential
-from askew.simulate.task import Task, initial_model
-from askew.simulate.vectorised import Vectorised
+from askew.engine.parallel import Parallel
+from askew.engine.protocol import Engine, Job, Lane
+from askew.engine.sequential import Sequential
+from askew.engine.task import Task, initial_model
+from askew.engine.vectorised import Vectorised
+from askew.rounds.loop import Simulation
 
 LONG = os.environ.get("ASKEW_LONG") == "1"  # the long run: 200 random cases in place of 20, everything compiled
 COMPILES = shutil.which("g++") is not None and (Path(sysconfig.get_paths()["include"]) / "Python.h").is_file()
@@ -78,7 +79,7 @@ def train(make: Make, task: Task, clients: Iterable[int] | None = None, round: i
     """One round of local training, client by client, with the task's first weights."""
     jobs = [Job(0, client) for client in (range(task.num_clients) if clients is None else clients)]
     start, found = initial_model(task), {}
-    for chunk in make(task, **options).train({0: start}, jobs, round):
+    for _, chunk in make(task, **options).train([Lane(task, {0: start}, jobs, round)]):
         for k, job in enumerate(chunk.jobs):
             assert job.client not in found
             found[job.client] = Trained({name: v[k].detach().clone() for name, v in chunk.updates.items()},

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import askew
 from askew.core.dataset import Dataset
 from askew.core.recipe import Recipe
-from askew.simulate.task import Task, build_task
+from askew.engine.task import Task, build_task
 from conform.federations import of_sizes
 
 CLASSES, WORDS = 4, 15

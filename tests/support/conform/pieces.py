@@ -11,7 +11,7 @@ from askew.core import registry
 from askew.core.recipe import Recipe
 from askew.core.registry import piece
 from askew.core.transform import Context, Params, State, Transform
-from askew.recipes import fedcd, fednnnn, ozdayi_combination, projected
+from askew.pieces.methods import fedcd, fednnnn, ozdayi_combination, projected
 
 # kind -> name -> calls to try. A new piece joins by one line here; `{files}` is a folder of small files (see `loaders`).
 PIECES: dict[str, dict[str, list[str]]] = {

@@ -1,0 +1,337 @@
+"""One local step of many clients at once, on stacked weights."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+
+from askew.core import registry
+from askew.core.errors import first_line
+from askew.core.registry import Spec
+from askew.core.transform import Context, Params, State, Transform, chain
+from askew.engine.client_layers import ClientDropout, with_client_axis
+from askew.engine.client_norm import ClientBatchNorm
+from askew.engine.dropout import dropouts, set_keys
+from askew.engine.functional import call, places_of
+
+# (inputs [K, B, ...], weights [K, ...], buffers [K, ...], K, dropout keys [K] or None, real examples [K] or None: all)
+# -> scores [K, B, classes]
+Network = Callable[[Tensor, Params, Params, int, Tensor | None, Tensor | None], Tensor]
+
+
+class CannotBatch(Exception):
+    """The network cannot be run for many clients at once; the message says which layer and why."""
+
+
+def batched_network(module: nn.Module, example: Tensor, axes: Mapping[str, int] | None = None) -> tuple[Network, str]:
+    """The network for stacked weights, and how it was made: "stacked layers" or "vmap".
+
+    Args:
+        module: the network in training mode.
+        example: a few preprocessed inputs, to try it on.
+        axes: layer's name -> the axis on which its examples lie, where that is not the first.
+
+    Raises:
+        CannotBatch: where neither way gives two clients what each gets alone.
+    """
+    ways: list[tuple[str, Callable[[nn.Module], Network]]] = []
+    try:
+        copied = with_client_axis(module, axes or {})
+        elsewhere = copy.deepcopy(module).cpu() if example.device.type != "cpu" else copy.deepcopy(module)
+    except Exception as error:  # what a network keeps may not be copied
+        raise CannotBatch(f"{type(module).__name__} cannot be copied: {first_line(error)}") from None
+    if isinstance(copied, str):
+        reason = f"{copied} has no form with a client axis"
+    else:
+        reason = f"{type(module).__name__} mixes the examples of a batch, or branches on their values"
+        low = any(p.ndim < 2 for name, p in module.named_parameters() if name in copied[1])
+        ways += [("stacked layers", partial(_stacked, axes=axes or {}, rank=rank)) for rank in ((2, 3, 4) if low else (0,))]
+    ways.append(("vmap", _vmapped))
+    # A network whose `forward` looks across its batch (a mean over examples, say) would mix clients: compare. On a CPU first: a
+    # GPU would have to compile kernels for the sizes of this trial alone. In double precision first: rounding alone makes two
+    # ways through a deep network with BatchNorm differ. In a copy: what it keeps of the trial must not stay.
+    places = [(elsewhere, example.cpu())]
+    if example.is_floating_point() and all(p.dtype == torch.float32 for p in module.parameters()):
+        places.insert(0, (copy.deepcopy(elsewhere).double(), example.cpu().double()))
+    trials = [(way, place) for way in ways for place in places]
+    if example.device.type != "cpu":
+        trials += [(way, (module, example)) for way in ways]
+    for (kind, make), (place, tried) in trials:
+        problem = _problem(place, make(place), tried)
+        if problem is None:
+            return make(module), kind
+        if "random operation" in problem:
+            raise CannotBatch(f"{type(module).__name__} draws random numbers by itself, as F.dropout and torch.rand do")
+        if problem and kind not in reason:
+            reason = f"{reason}; {kind}: {problem}"
+    raise CannotBatch(reason)
+
+
+def batch_axes(module: nn.Module, examples: Tensor) -> dict[str, int]:
+    """Layer's name -> the axis on which the examples of a batch lie in its input, where that is not the first.
+
+    Found by trying the network on two and on three examples: the axis whose length grows is theirs.
+    """
+    seen: dict[str, list[torch.Size]] = {}
+
+    def look(name: str) -> Callable[..., None]:
+        return lambda layer, inputs: seen.setdefault(name, []).append(inputs[0].shape) if inputs and isinstance(
+            inputs[0], Tensor) else None
+
+    result: dict[str, int] = {}
+    hooks = []
+    was_training = module.training
+    try:
+        hooks += [layer.register_forward_pre_hook(look(name)) for name, layer in module.named_modules()]
+        module.eval()
+        with torch.no_grad():
+            module(examples[:2])
+            few = {name: shapes[0] for name, shapes in seen.items()}
+            seen.clear()
+            module(examples[:3])
+        for name, shapes in seen.items():
+            if name in few and len(few[name]) == len(shapes[0]):
+                grown = [i for i, (two, three) in enumerate(zip(few[name], shapes[0], strict=True)) if three > two]
+                if grown and grown[0] > 0:
+                    result[name] = grown[0]
+    except Exception:  # whatever a network of the user's raises: it is told of where the network is checked
+        return {}
+    finally:
+        module.train(was_training)
+        for hook in hooks:
+            hook.remove()
+    return result
+
+
+def _stacked(module: nn.Module, axes: Mapping[str, int], rank: int) -> Network:
+    """The network with a client axis as a function.
+
+    Weights and buffers that a `forward` of the network's own uses ("bare") are given to it as it expects them: a buffer
+    is the same for all clients; a weight is repeated for each example, [K, ...] -> [K * B, ...], where it then broadcasts.
+
+    Args:
+        rank: axes that a bare weight of fewer than two is given, that of the examples included.
+    """
+    copied = with_client_axis(module, axes)
+    assert not isinstance(copied, str), "the caller has looked"
+    stacked, bare = copied
+    layers = [layer for layer in stacked.modules() if isinstance(layer, ClientDropout)]
+    drop = [f"{name}.key" if name else "key" for name, layer in stacked.named_modules() if isinstance(layer, ClientDropout)]
+    normalise = [f"{name}.counts" if name else "counts" for name, layer in stacked.named_modules() if isinstance(layer, ClientBatchNorm)]
+    frozen = {name: p.detach() for name, p in module.named_parameters() if not p.requires_grad}
+    shapes = {name: p.shape for name, p in module.named_parameters()}
+    places = places_of(stacked)
+
+    def spread(name: str, v: Tensor, batch: int) -> Tensor:
+        shape = shapes[name]
+        if len(shape) > 1 and shape[0] == 1:  # made to be broadcast over a batch
+            return v.expand(-1, batch, *shape[1:]).flatten(0, 1)
+        inner = shape if len(shape) > 1 else (*[1] * (rank - 1 - len(shape)), *shape)
+        return v.view(len(v), 1, *inner).expand(-1, batch, *inner).flatten(0, 1)
+
+    def run(x: Tensor, params: Params, buffers: Params, clients: int, keys: Tensor | None, real: Tensor | None = None) -> Tensor:
+        weights = {**params, **{name: v.expand(clients, *v.shape) for name, v in frozen.items()}}
+        state = {name: spread(name, v, x.shape[1]) if name in bare else v for name, v in weights.items()}
+        state |= {name: v[0] if name in bare else v for name, v in buffers.items()}
+        if keys is not None:
+            state |= dict.fromkeys(drop, keys)
+        if normalise:
+            state |= dict.fromkeys(normalise, x.new_empty((clients, 0)) if real is None else real)
+        for layer in layers:
+            layer.calls = 0
+        scores = call(stacked, state, (x.flatten(0, 1),), places)
+        for layer in layers:  # as it was: a compiler looks at such numbers, and would do all anew
+            layer.calls = 0
+        return scores.unflatten(0, (clients, -1))
+
+    return run
+
+
+def _vmapped(module: nn.Module) -> Network:
+    layers, places = dropouts(module), places_of(module)
+
+    def one(params: Params, buffers: Params, x: Tensor, key: Tensor | None) -> Tensor:
+        if key is not None:
+            set_keys(layers, key)
+        return call(module, {**params, **buffers}, (x,), places)
+
+    def run(x: Tensor, params: Params, buffers: Params, clients: int, keys: Tensor | None, real: Tensor | None = None) -> Tensor:
+        return torch.func.vmap(one, in_dims=(0, 0, 0, None if keys is None else 0), randomness="error")(params, buffers, x, keys)
+
+    return run
+
+
+def _problem(module: nn.Module, network: Network, example: Tensor) -> str | None:
+    """Why two clients with different weights and inputs do not get the scores, gradients and buffers that each gets alone.
+
+    None where they do, an empty string where they get others, and what torch says where it fails.
+    """
+    half = len(example) // 2
+    whole = torch.stack([example[:half], example[half : 2 * half]])
+    # Batches of five, of two and of one: a `forward` may cut a batch into parts. Large inputs: it may do something else beyond
+    # some bound. Not of one with BatchNorm: torch's own gradients of it are wrong on a CPU (2.13) where what comes back lies in
+    # channels-last order, so that there is nothing to compare with.
+    normalises = any(isinstance(layer, nn.modules.batchnorm._BatchNorm) for layer in module.modules())
+    trials = [whole[:, :batch] for batch in dict.fromkeys((half, min(2, half), *([] if normalises else [1])))]
+    trials += [30.0 * whole] if whole.is_floating_point() else []
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # vmap tells of every rule that it does not have
+        try:
+            return None if all(_same_as_alone(module, network, inputs) for inputs in trials) else ""
+        except Exception as error:  # a network of the user's, torch's own rules: anything may be raised
+            return first_line(error)
+
+
+def _same_as_alone(module: nn.Module, network: Network, inputs: Tensor) -> bool:
+    """For inputs [2, B, ...]."""
+    # Weights that differ, by a factor and from place to place: where all are 0 or 1, exchanged clients would not show.
+    trained = {name: p.detach() for name, p in module.named_parameters() if p.requires_grad}
+    params = {name: torch.stack([v, _changed(v)]).requires_grad_() for name, v in trained.items()}
+    buffers = {name: torch.stack([b.detach(), b.detach()]) for name, b in module.named_buffers()}
+    keys = torch.arange(2, device=inputs.device)
+    after = {name: b.clone() for name, b in buffers.items()}
+    try:
+        set_keys(dropouts(module), keys[0])
+        with torch.no_grad():
+            call(module, {**trained, **{name: b[0].clone() for name, b in buffers.items()}}, (inputs[0].clone(),))
+    except Exception:  # a batch that it cannot take even alone, such as one of one example with BatchNorm
+        return True
+    with _NoValues():
+        scores = network(inputs.clone(), params, after, 2, keys, None)
+    weights = torch.linspace(0.5, 1.5, scores[0].numel(), device=scores.device, dtype=scores.dtype).view(scores.shape[1:])
+    gradients = torch.autograd.grad((scores * weights).sum(), list(params.values()), allow_unused=True, materialize_grads=True)
+    for k in range(2):
+        set_keys(dropouts(module), keys[k])
+        own = {name: v[k].detach().requires_grad_() for name, v in params.items()}
+        kept = {name: b[k].clone() for name, b in buffers.items()}
+        alone = call(module, {**own, **kept}, (inputs[k].clone(),))
+        wanted = torch.autograd.grad((alone * weights).sum(), list(own.values()), allow_unused=True, materialize_grads=True)
+        length = torch.stack([v.norm() for v in wanted]).norm()
+        if not length.isfinite():
+            continue  # inputs that it cannot take, even alone
+        if not torch.allclose(scores[k], alone, rtol=1e-2, atol=1e-3 * float(alone.detach().abs().max())):
+            return False
+        if not all((got[k] - v).norm() <= 1e-2 * v.norm() + 1e-3 * length for got, v in zip(gradients, wanted, strict=True)):
+            return False
+        if not all(torch.allclose(after[name][k], b, rtol=1e-2, atol=1e-3) for name, b in kept.items()):
+            return False
+    return True
+
+
+class _NoValues(TorchFunctionMode):
+    """Nobody may look at the value of a tensor: a branch on it would decide for all clients at once."""
+
+    LOOKS = frozenset({Tensor.item, Tensor.tolist, Tensor.numpy, Tensor.__bool__, Tensor.__int__, Tensor.__float__, Tensor.__index__})
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function in self.LOOKS:
+            raise RuntimeError("its forward looks at the value of a tensor")
+        return function(*args, **(kwargs or {}))
+
+
+def _changed(v: Tensor) -> Tensor:
+    wave = torch.linspace(0.5, 1.0, max(1, v.numel()), device=v.device, dtype=v.dtype)[: v.numel()].view(v.shape)
+    return v * wave + 0.01 * wave
+
+
+class BatchedStep:
+    """Gradient -> update for K clients, with hyper-parameters that may differ between them.
+
+    Args:
+        specs: the pieces of the step.
+        varying: for piece i and argument a, values [K]; other arguments are as in the specs.
+        kind: of the pieces.
+    """
+
+    def __init__(self, specs: Sequence[Spec], varying: Mapping[tuple[int, str], Tensor] | None = None, kind: str = "client") -> None:
+        self.specs, self.varying, self.kind = list(specs), dict(varying or {}), kind
+        self.plain = chain(*(registry.build(kind, spec) for spec in specs))
+        self._columns: dict[int, Transform] = {}
+        self._all_columns: Transform | None = None
+
+    @property
+    def elementwise(self) -> bool:
+        """Whether the maths broadcasts over the client axis, with no `vmap` around it."""
+        return self.plain.elementwise
+
+    @property
+    def random(self) -> bool:
+        """Whether it draws for any client; an argument may decide on it."""
+        return self._built({at: v[0] for at, v in self.varying.items()}).random
+
+    def of_rows(self, rows: Tensor) -> BatchedStep:
+        """The same step for some of the clients only."""
+        return BatchedStep(self.specs, {at: v[rows] for at, v in self.varying.items()}, self.kind) if self.varying else self
+
+    def rebound(self, varying: Mapping[tuple[int, str], Tensor], columns: Mapping[tuple[int, str], Tensor]) -> BatchedStep:
+        """The same step with its varying arguments in other memory, [K] and as columns [K, 1], for exactly K clients."""
+        made = BatchedStep(self.specs, varying, self.kind)
+        made._all_columns = made._built(columns)
+        return made
+
+    def init(self, params: Params) -> State:
+        """The state before the first step, [K, ...]; an argument may decide on it."""
+        if not self.plain.parts:
+            return ()
+        varying = {at: v[: len(next(iter(params.values())))] for at, v in self.varying.items()}
+        made = torch.func.vmap(lambda own, values: self._built(values).init(own))(params, varying)
+        return pytree.tree_map(torch.clone, made)  # in memory of its own: not one number for all clients, nor the weights' own
+
+    def update(self, u: Params, state: State, params: Params, start: Params, round: int | Tensor, keys: Tensor,
+               step: int | Tensor) -> tuple[Params, State]:
+        """All tensors are stacked over clients; `start` may have a client axis of size 1."""
+        if self.elementwise:
+            return self._broadcast(u, state, params, start, round, keys, step)
+        clients = len(keys)
+        varying = {at: v[:clients] for at, v in self.varying.items()}
+        shared = clients > 1 and all(len(v) == 1 for v in start.values())
+        if shared:
+            start = {name: v[0] for name, v in start.items()}
+
+        def one(u: Params, state: State, params: Params, start: Params, key: Tensor, values: dict[Any, Tensor]) -> tuple[Params, State]:
+            return self._built(values).update(u, state, Context(params, start, round, key, step))
+
+        return torch.func.vmap(one, in_dims=(0, 0, 0, None if shared else 0, 0, 0))(u, state, params, start, keys, varying)
+
+    def _broadcast(self, u: Params, state: State, params: Params, start: Params, round: int | Tensor, keys: Tensor,
+                   step: int | Tensor) -> tuple[Params, State]:
+        if not self.varying:
+            return self.plain.update(u, state, Context(params, start, round, keys, step))
+        columns = self._all_columns
+        if columns is None:
+            clients = len(keys)
+            if clients not in self._columns:  # one value a row
+                self._columns[clients] = self._built({at: v[:clients, None] for at, v in self.varying.items()})
+            columns = self._columns[clients]
+        flat = [pytree.tree_map(lambda v: v.flatten(1), tree) for tree in (u, state, params, start)]
+        new_u, new_state = columns.update(flat[0], flat[1], Context(flat[2], flat[3], round, keys, step))
+        shaped = {name: v.view(params[name].shape) for name, v in new_u.items()}
+        return shaped, pytree.tree_map(lambda v, old: v.view(old.shape), new_state, state)
+
+    def _built(self, values: Mapping[tuple[int, str], Tensor]) -> Transform:
+        if not values:
+            return self.plain
+        parts = []
+        for i, spec in enumerate(self.specs):
+            mine = {name: v for (j, name), v in values.items() if j == i}
+            parts.append(registry.build(self.kind, spec.with_args(**mine)))
+        return chain(*parts)
+
+
+def local_losses(scores: Tensor, y: Tensor, counts: Tensor) -> Tensor:
+    """Mean cross-entropy of each client over its real examples, [K]."""
+    clients, batch = y.shape
+    wide = scores.flatten(0, 1).to(torch.promote_types(scores.dtype, torch.float32))
+    each = F.cross_entropy(wide, y.flatten(), reduction="none").view(clients, batch)
+    real = torch.arange(batch, device=y.device) < counts[:, None]
+    return torch.where(real, each, 0.0).sum(dim=1) / counts.clamp_min(1)
+

@@ -1,0 +1,158 @@
+"""The engines by name, and which of them suits a task."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+
+from askew.core.errors import AskewError
+from askew.core.population import Ownership
+from askew.core.registry import suggest
+from askew.engine.batched import CannotBatch
+from askew.engine.parallel import Parallel
+from askew.engine.protocol import Engine, Job, Lane
+from askew.engine.sequential import Sequential
+from askew.engine.task import Task, initial_model
+from askew.engine.threads import allowed_threads, examples_per_step, forward_flops, threads_for, use_threads
+from askew.engine.vectorised import Vectorised
+
+ENGINES: dict[str, Callable[[Task], Engine]] = {"sequential": Sequential, "vectorised": Vectorised, "parallel": Parallel}
+
+TRY_CLIENTS = 32  # of a calibration: enough to show what batching brings
+TRY_STEPS = 4
+# Of `choose`, on a CPU.
+FEW_CLIENTS = 3  # at once, from which batching them pays
+SMALL_WEIGHTS = 50_000  # of a network, up to which memory keeps up with a copy for each client
+SMALL_STEP = 1e7  # floating-point operations of a client's forward pass, up to which calling them takes longer
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What a calibration found for one engine.
+
+    Args:
+        seconds: for the trial; None where the engine cannot take the network.
+        note: how it would do it, or why it cannot.
+    """
+
+    engine: str
+    seconds: float | None
+    note: str = ""
+
+
+def make_engine(name: str, task: Task, precision: str = "fp32", runs: int = 1, compiled: bool | None = None) -> Engine:
+    """The engine of that name for a task; "auto" takes the one that `choose` names.
+
+    A network that the engine cannot take is trained one client after the other, with a warning that says which layer and why.
+
+    Args:
+        precision: of the vectorised engine.
+        runs: that will train together.
+        compiled: whether the vectorised engine compiles the network; None: by rule.
+
+    Raises:
+        AskewError: for an unknown name or precision.
+    """
+    if name == "auto":
+        name = choose(task)
+    if name not in ENGINES:
+        raise AskewError(f"unknown engine {name!r}; {suggest(name, ['auto', *ENGINES])}")
+    try:
+        if name == "vectorised":
+            return Vectorised(task, precision=precision, runs=runs, compiled=compiled)
+        return ENGINES[name](task)
+    except CannotBatch as error:
+        warnings.warn(f"engine {name}: {error}; sequential is taken instead: one client after the other", UserWarning, stacklevel=2)
+        return Sequential(task)
+
+
+def choose(task: Task, lanes: int = 1) -> str:
+    """The engine for "auto": a rule, so that a recipe has the same one in every run, however busy the machine is.
+
+    GPUs: vectorised. CPUs: vectorised where several clients have a small network, whose
+    operations take less time than calling them; else parallel where there are several clients, and threads for them; else
+    sequential. The bounds come from benchmarks/engine_choice.py. Rounds play no part: 20 are the first 20 of 40.
+
+    Args:
+        lanes: configurations of this shape that would train together.
+    """
+    if task.device.type != "cpu":
+        return "vectorised"  # or what `make_engine` falls back on
+    weights = sum(p.numel() for p in task.module.parameters())
+    step = forward_flops(task) * examples_per_step(task)
+    name = choose_by(weights, step, lanes * task.cohort_size, task.cohort_size, allowed_threads())
+    return name if name == "sequential" or _can(ENGINES[name], task) else "sequential"
+
+
+def choose_by(weights: int, step: float, clients: int, cohort: int, threads: int) -> str:
+    """The rule on a CPU, in numbers.
+
+    Args:
+        weights: of the network.
+        step: floating-point operations of one client's forward pass in a local step.
+        clients: that could be batched, of all configurations together.
+        cohort: clients of one configuration.
+        threads: as many as torch may use.
+
+    Example:
+        >>> choose_by(4_810, 94_720, clients=10, cohort=10, threads=2)
+        'vectorised'
+        >>> choose_by(431_080, 229_300_000, clients=10, cohort=10, threads=2)
+        'parallel'
+    """
+    if clients >= FEW_CLIENTS and weights <= SMALL_WEIGHTS and step <= SMALL_STEP:
+        return "vectorised"
+    return "parallel" if min(threads, cohort) > 1 else "sequential"
+
+
+def calibrate(task: Task, repeats: int = 3, clients: int = TRY_CLIENTS, steps: int = TRY_STEPS) -> list[Timing]:
+    """Time each engine on a few steps of a few clients; the best of some interleaved repeats counts.
+
+    For `askew bench` and the benchmark behind `choose`; no run hangs on it.
+    """
+    trial = _cut(task, clients, steps)
+    jobs = [Job(0, client) for client in range(trial.num_clients)]
+    start = initial_model(replace(trial, recipe=trial.recipe.replace(start="random()")))
+    engines: dict[str, Engine] = {}
+    timings: dict[str, Timing] = {}
+    for name, make in ENGINES.items():
+        try:
+            engines[name] = make(trial)
+            timings[name] = Timing(name, None, getattr(engines[name], "kind", ""))
+        except CannotBatch as error:
+            timings[name] = Timing(name, None, str(error))
+    rng_state = torch.get_rng_state()  # local training seeds the global generator
+    for repeat in range(repeats + 1):
+        for name, engine in engines.items():
+            with use_threads(threads_for(trial, engine).training):
+                began = time.perf_counter()
+                for _ in engine.train([Lane(task, {0: start}, jobs, 0)]):
+                    pass
+                seconds = time.perf_counter() - began
+            best = timings[name].seconds
+            if repeat > 0:  # the first one warms up
+                timings[name] = replace(timings[name], seconds=min(seconds, best if best is not None else seconds))
+    torch.set_rng_state(rng_state)
+    return list(timings.values())
+
+
+def _cut(task: Task, clients: int, steps: int) -> Task:
+    """The task with some of its clients and a few steps for each."""
+    most = steps * task.recipe.batch_size if task.recipe.batch_size else 10**9
+    train = Ownership.of([task.population.train[client][:most] for client in task.sample(0)[:clients]])
+    labels = task.data.train.y.cpu().numpy()
+    population = replace(task.population, train=train, counts=train.counts(labels, task.data.num_classes), validation=None,
+                         test=None, groups=None)
+    return replace(task, population=population, recipe=task.recipe.replace(epochs=1, fraction=1.0))
+
+
+def _can(engine: Callable[[Task], Engine], task: Task) -> bool:
+    try:
+        engine(task)
+    except CannotBatch:
+        return False
+    return True

@@ -1,0 +1,101 @@
+"""Local training of one model on one set of examples: what a client does, and a server that has data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from askew.core import rng
+from askew.core.dataset import Examples
+from askew.core.preprocess import Preprocess
+from askew.core.probe import ModelState
+from askew.core.transform import Context, Transform
+from askew.engine.dropout import dropouts, set_keys
+
+# Branches of a client's stream, so that shuffling, augmentation, noise and dropout never share numbers.
+SHUFFLE, AUGMENT, STEP, UPLOAD, LAYERS = range(5)
+
+
+def batches(indices: Tensor, epochs: int, batch_size: int, stream: Tensor) -> Iterator[Tensor]:
+    """Indices of each local step: every epoch in a new order, the last batch as small as it comes out."""
+    size = batch_size or len(indices)
+    shuffle = rng.fold(stream, SHUFFLE)
+    for epoch in range(epochs):
+        yield from indices[rng.permutation(rng.fold(shuffle, epoch), len(indices))].split(size)
+
+
+def example_keys(stream: Tensor, step: int, count: int) -> Tensor:
+    """One augmentation key for each example of a step."""
+    return rng.fold(rng.fold(rng.fold(stream, AUGMENT), step), torch.arange(count, device=stream.device))
+
+
+def cpu_order(x: Tensor) -> Tensor:
+    """On a CPU, images [N, C, H, W] in channels-last order, in which its libraries are fastest; anything else as it is.
+
+    One channel fits both orders, and everything behind it would then be done in the slow one (max pooling seven times
+    slower), unless its strides say otherwise.
+    """
+    if x.ndim != 4 or x.device.type != "cpu":
+        return x
+    x = x.contiguous(memory_format=torch.channels_last)
+    _, channels, height, width = x.shape
+    return x.as_strided(x.shape, (height * width, 1, width, 1)) if channels == 1 else x
+
+
+def train_locally(module: nn.Module, model: ModelState, examples: Examples, indices: Tensor, step: Transform,
+                  prepare: Preprocess, *, epochs: int, batch_size: int, stream: Tensor, round: int,
+                  seeded: bool = True) -> tuple[ModelState, Tensor]:
+    """E epochs of mini-batch training from `model`.
+
+    Args:
+        module: the network; its weights are overwritten.
+        indices: which of the examples to train on.
+        step: gradient -> update.
+        stream: randomness of shuffling, augmentation, noise and dropout.
+        round: rounds completed before this one, for rates that decay.
+        seeded: seed torch's generator too, for networks that draw from it by themselves.
+
+    Returns:
+        the trained model and the mean loss over the steps (a tensor: no wait for the device).
+    """
+    own = {name: p for name, p in module.named_parameters() if name in model.params}
+    buffers = dict(module.named_buffers())
+    with torch.no_grad():
+        for name, p in own.items():
+            p.data = model.params[name].clone()  # keeps the memory layout of the model, unlike copy_
+        for name, b in buffers.items():
+            b.copy_(model.buffers[name])
+    for layer in module.modules():
+        if isinstance(layer, nn.RNNBase):
+            layer.flatten_parameters()  # on a GPU its library wants them in one piece
+    layers, drop = dropouts(module), rng.fold(stream, LAYERS)
+    if seeded:
+        torch.manual_seed(int(drop) & 0x7FFFFFFFFFFFFFFF)  # for modules that draw by themselves; `run` restores the state
+    state = step.init({name: p.detach() for name, p in own.items()})
+    noise = rng.fold(stream, STEP)
+    losses = []
+    for number, batch in enumerate(batches(indices, epochs, batch_size, stream)):
+        keys = example_keys(stream, number, len(batch)) if prepare.random else None
+        x = cpu_order(prepare.apply(examples.x[batch], keys))
+        if layers:
+            set_keys(layers, rng.fold(drop, number))
+        loss = F.cross_entropy(module(x), examples.y[batch])
+        gradients = torch.autograd.grad(loss, list(own.values()), allow_unused=True, materialize_grads=True)
+        losses.append(loss.detach())
+        with torch.no_grad():
+            ctx = Context(params={name: p.detach() for name, p in own.items()}, start=model.params, round=round,
+                          key=rng.fold(noise, number) if step.random else noise, step=number)
+            given = dict(zip(own, gradients, strict=True))
+            if step.in_place is not None:
+                step.in_place(ctx.params, given, ctx)
+                continue
+            u, state = step.update(given, state, ctx)
+            for name, p in own.items():
+                p.add_(u[name])
+    # The weights need no copy: the next training begins by giving the module other memory.
+    trained = ModelState({name: p.detach() for name, p in own.items()},
+                         {name: b.detach().clone() for name, b in module.named_buffers()})  # some may have been replaced
+    return trained, torch.stack(losses).mean()

@@ -1,0 +1,83 @@
+"""Several clients side by side on a CPU, one thread each: for networks whose own operations fill a core but not two.
+
+Every thread has its own copy of the network and shares the data. Results come in the order of the jobs, so that the
+same seed gives the same bits whoever finishes first.
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import torch
+from torch import nn
+
+from askew.engine.batched import CannotBatch
+from askew.engine.dropout import dropouts, set_keys
+from askew.engine.functional import call
+from askew.engine.protocol import Chunk, Job, Lane
+from askew.engine.sequential import train_job
+from askew.engine.task import Task
+from askew.engine.threads import allowed_threads
+
+
+class Parallel:
+    """The engine of threads.
+
+    Args:
+        task: the run.
+        threads: clients that train at the same time; by default as many as torch may use threads.
+    """
+
+    name = "parallel"
+    one_at_a_time = False
+
+    def __init__(self, task: Task, threads: int | None = None) -> None:
+        if task.device.type != "cpu":
+            raise CannotBatch("threads help on a CPU only")
+        if _draws_by_itself(task):
+            raise CannotBatch(f"{type(task.module).__name__} draws random numbers that threads would share")
+        self.task = task
+        self.threads = threads or allowed_threads()
+        self._own = threading.local()
+        self._workers = ThreadPoolExecutor(self.threads, thread_name_prefix="askew", initializer=torch.set_num_threads, initargs=(1,))
+
+    def train(self, lanes: Sequence[Lane]) -> Iterator[tuple[int, Chunk]]:
+        waiting: deque[tuple[int, Future[Chunk]]] = deque()
+        try:
+            for i, lane in enumerate(lanes):
+                for job in lane.jobs:
+                    waiting.append((i, self._workers.submit(self._one, lane, job)))
+                    if len(waiting) > 2 * self.threads:  # as many results in memory as keep the threads busy
+                        yield _finished(*waiting.popleft())
+            while waiting:
+                yield _finished(*waiting.popleft())
+        finally:
+            for _, future in waiting:
+                future.cancel()
+
+    def _one(self, lane: Lane, job: Job) -> Chunk:
+        if getattr(self._own, "of", None) is not lane.task:
+            self._own.of, self._own.module = lane.task, copy.deepcopy(lane.task.module)
+        module: nn.Module = self._own.module
+        return train_job(lane.task, module, lane.models[job.model], job, lane.round, seeded=False)
+
+
+def _finished(lane: int, future: Future[Chunk]) -> tuple[int, Chunk]:
+    return lane, future.result()
+
+
+def _draws_by_itself(task: Task) -> bool:
+    """Whether the network gives other scores after another global seed: it calls torch's generator in its `forward`."""
+    x = task.prepare.apply(task.data.train.x[:4], None)
+    buffers = {name: b.clone() for name, b in task.module.named_buffers()}
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        scores = []
+        for seed in (0, 1):
+            set_keys(dropouts(task.module), torch.tensor(0))
+            torch.manual_seed(seed)
+            scores.append(call(task.module, {n: b.clone() for n, b in buffers.items()}, (x,)))
+    return not torch.equal(scores[0], scores[1])

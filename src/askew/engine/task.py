@@ -1,0 +1,339 @@
+"""A recipe made concrete: data on the device, a drawn population, a network, composed transforms, all checked."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import askew.partition
+from askew.core import registry, rng
+from askew.core.dataset import Dataset, Source
+from askew.core.errors import AskewError, first_line
+from askew.core.pool import Pool
+from askew.core.population import Population
+from askew.core.preprocess import Preprocess, is_token, pipeline
+from askew.core.probe import ModelState, Probe
+from askew.core.recipe import Recipe
+from askew.core.start import Start
+from askew.core.transform import Plan, Transform, chain, check_order
+from askew.engine.batched import batch_axes
+from askew.engine.dropout import dropouts, key_dropouts, set_keys
+from askew.engine.evaluate import Verdict, evaluate, predict_classes
+from askew.engine.fast_layers import use_fast_layers
+from askew.engine.local import train_locally
+from askew.engine.rewrite import pool_before_relu
+
+
+@dataclass(frozen=True)
+class Task:
+    """Everything a round needs, built and checked once.
+
+    Args:
+        module: the network; its own weights are scratch space, the state of a run lives in `ModelState`s.
+        fresh: the weights that the network was built with.
+        step: a client's local step.
+        optimiser: the piece of `step` that turns a gradient into an update, for training at the server.
+        server: the server's chain.
+        prepare: preprocessing as one function.
+        axes: layer's name -> the axis on which its examples lie, where that is not the first.
+    """
+
+    recipe: Recipe
+    data: Dataset
+    population: Population
+    module: nn.Module
+    fresh: ModelState
+    step: Transform
+    optimiser: Transform
+    upload: Transform
+    server: Transform
+    pool: Pool
+    probes: tuple[Probe, ...]
+    prepare: Preprocess
+    device: torch.device
+    axes: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def num_clients(self) -> int:
+        return self.population.num_clients
+
+    @property
+    def cohort_size(self) -> int:
+        return cohort_size(self.recipe.fraction, self.num_clients)
+
+    @cached_property
+    def client_indices(self) -> Tensor:
+        """All clients' training indices end to end, on the device."""
+        return torch.from_numpy(self.population.train.indices).to(self.device)
+
+    @cached_property
+    def untrained(self) -> str:
+        """A fingerprint of what all clients of the network share and do not train: frozen weights and buffers, but BatchNorm's."""
+        digest = hashlib.blake2b(digest_size=16)
+        own = {f"{path}.{name}" if path else name for path, layer in self.module.named_modules()
+               if isinstance(layer, nn.modules.batchnorm._BatchNorm) for name, _ in layer.named_buffers(recurse=False)}
+        shared = {**self.frozen, **{name: b for name, b in self.fresh.buffers.items() if name not in own}}
+        if shared:
+            digest.update(str(self.recipe.start).encode())  # a file may bring others
+        for name, v in shared.items():
+            digest.update(name.encode() + v.cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+        return digest.hexdigest()
+
+    @property
+    def frozen(self) -> dict[str, Tensor]:
+        """Weights that the network has and does not train."""
+        return {name: p.detach() for name, p in self.module.named_parameters() if not p.requires_grad}
+
+    def indices_of(self, client: int) -> Tensor:
+        low, high = self.population.train.offsets[client : client + 2]
+        return self.client_indices[int(low) : int(high)]
+
+    def sample(self, round: int) -> list[int]:
+        """The clients that train in a round, sorted; the cost does not grow with the population."""
+        return rng.choose(rng.key(self.recipe.seed, "sample", round), self.num_clients, self.cohort_size).tolist()
+
+    def train_pooled(self, model: ModelState, indices: np.ndarray, *, epochs: int, role: str, number: int,
+                     batch_size: int | None = None, round: int = 0) -> ModelState:
+        """Train one model on these training examples with the clients' optimiser alone.
+
+        Args:
+            role, number: name the random stream.
+            round: for the learning rate's decay.
+        """
+        trained, _ = train_locally(
+            self.module, model, self.data.train, torch.from_numpy(indices).to(self.device), self.optimiser, self.prepare,
+            epochs=epochs, batch_size=self.recipe.batch_size if batch_size is None else batch_size,
+            stream=rng.key(self.recipe.seed, role, number).to(self.device), round=round,
+        )
+        return trained
+
+    def state_dict(self, model: ModelState) -> dict[str, Tensor]:
+        """What the network's `load_state_dict` wants: frozen weights and further names of shared ones included."""
+        own = {**model.params, **model.buffers}
+        first = {id(v): name for name, v in (*self.module.named_parameters(), *self.module.named_buffers())}
+        whole: dict[str, Tensor] = {}
+        for name, v in self.module.state_dict(keep_vars=True).items():
+            value = own.get(first[id(v)], v.detach())
+            whole[name] = value if first[id(v)] == name else value.clone()  # a file holds no shared memory
+        return whole
+
+    @cached_property
+    def _judged(self) -> nn.Module:
+        """The network as it is evaluated."""
+        if self.device.type != "cuda":
+            return self.module
+        # Tried on a CPU, where the layers are torch's: what is looked at is whether they stand in the right places.
+        on_cpu = copy.deepcopy(self.module).cpu()
+        same = _rewritten(on_cpu, use_fast_layers, self.prepare.apply(self.data.train.x[:3], None).cpu()) is not on_cpu
+        network = copy.deepcopy(self.module)
+        if same:
+            use_fast_layers(network)
+        return network
+
+    def evaluate(self, model: ModelState) -> Verdict:
+        return evaluate(self._judged, model, self.data.test, self.prepare, self.data.num_classes)
+
+    def accuracy(self, model: ModelState) -> float:
+        return self.evaluate(model).accuracy
+
+    def predict(self, model: ModelState, x: Tensor) -> Tensor:
+        return predict_classes(self._judged, model, x, self.prepare)
+
+
+def cohort_size(fraction: float, num_clients: int) -> int:
+    """m = max(C K, 1), rounded."""
+    return max(1, round(fraction * num_clients))
+
+
+def build_task(recipe: Recipe, *, data: Dataset | None = None, population: Population | None = None,
+               model: nn.Module | None = None, device: str | torch.device = "cpu", data_dir: str | None = None) -> Task:
+    """Load, draw, build and check all that a recipe names; objects given here take the place of what it names.
+
+    Args:
+        data: a data set of your own.
+        population: a federation of your own.
+        model: any `torch.nn.Module` from inputs to class scores; it is copied, and its weights are the start.
+        data_dir: where data sets lie.
+    """
+    device = available(device)
+    if data is None:
+        data = registry.build("data", recipe.data, data_dir=data_dir)
+    if population is None:
+        population = draw_population(recipe, data)
+    elif recipe.validation and population.validation is None:
+        population = askew.partition.with_validation(population, recipe.validation, data.train.y.cpu().numpy(), recipe.seed)
+    _check_population(population, data)
+    steps = [registry.build("preprocess", spec, data=data) for spec in recipe.preprocess]
+    data = data.to(device)
+    module = _build_module(recipe, data, pipeline(steps), model).to(device)
+    prepare = _prepared(steps, module, data)
+    module = _rewritten(module, pool_before_relu, prepare.apply(data.train.x[:3], None))
+    axes = batch_axes(module, prepare.apply(data.train.x[:3], None))
+    key_dropouts(module, axes)
+    parts = {place: _pieces(kind, getattr(recipe, place))
+             for place, kind in (("step", "client"), ("upload", "upload"), ("server", "server"))}
+    pool: Pool = registry.build("pool", recipe.pool)
+    task = Task(
+        recipe=recipe, data=data, population=population, module=module, fresh=_weights_of(module), step=chain(*parts["step"]),
+        optimiser=next((p for p in parts["step"] if p.acts_on == "source"), chain()), upload=chain(*parts["upload"]),
+        server=chain(*parts["server"]), pool=pool, probes=tuple(registry.build("probe", spec) for spec in recipe.probes),
+        prepare=prepare, device=device, axes=axes,
+    )
+    check_order(parts["step"], "step", "sgd(lr=0.1)")
+    check_order(parts["server"], "server", "mean()")
+    plan = Plan(cohort_size=task.cohort_size, server_examples=len(population.server), scored=pool.needs_validation)
+    for composed in (task.step, task.upload, task.server):
+        composed.check(plan)
+    if pool.needs_validation and population.validation is None:
+        raise AskewError(f"pool: {pool.spec.name if pool.spec else 'it'} scores models on validation data that the "
+                         "devices do not have; set validation = 0.2, or use a population with archetypes")
+    _check_output(task)
+    _check_batches(task)
+    return task
+
+
+def draw_population(recipe: Recipe, data: Dataset) -> Population:
+    """The federation that a recipe describes."""
+    population = askew.partition.draw(
+        recipe.population, Source.of(data), recipe.seed,
+        hold_out=(recipe.hold_out, recipe.hold_out_use or None) if recipe.hold_out else None,
+        share=recipe.share or None,
+    )
+    if recipe.validation and population.validation is None:
+        population = askew.partition.with_validation(population, recipe.validation, data.train.y.cpu().numpy(), recipe.seed)
+    return population
+
+
+def initial_model(task: Task) -> ModelState:
+    """The weights that round 1 begins with."""
+    start: Start = registry.build("start", task.recipe.start)
+    return start.make(task, task.fresh)
+
+
+def _weights_of(module: nn.Module) -> ModelState:
+    params = {name: _layout(p.detach()).clone() for name, p in module.named_parameters() if p.requires_grad}
+    if not params:
+        raise AskewError("model: no weight of the network requires a gradient; nothing could be trained")
+    return ModelState(params, {name: b.detach().clone() for name, b in module.named_buffers()})
+
+
+def _layout(v: Tensor) -> Tensor:
+    """Convolution weights in channels-last order: on CPUs twice as fast, elsewhere no loss."""
+    return v.to(memory_format=torch.channels_last) if v.ndim == 4 and v.device.type == "cpu" else v
+
+
+def _pieces(kind: str, specs: Sequence[Any]) -> list[Transform]:
+    return [registry.build(kind, spec) for spec in specs]
+
+
+def _build_module(recipe: Recipe, data: Dataset, prepare: Preprocess, model: nn.Module | None) -> nn.Module:
+    if model is not None:
+        if isinstance(model, torch.jit.ScriptModule):
+            raise AskewError("model: a scripted network cannot be trained here; give the module that it was made from")
+        try:
+            built = copy.deepcopy(model)
+        except Exception as error:  # layers that are not initialised yet, locks, ...
+            raise AskewError(f"model: the network cannot be copied ({first_line(error)}); give one that `copy.deepcopy` takes") from None
+    else:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(rng.int_seed(recipe.seed, "initial weights"))
+            built = registry.build("model", recipe.model, input_shape=prepare.shape(data.input_shape), num_classes=data.num_classes)
+    if any(isinstance(p, nn.parameter.UninitializedParameter) for p in built.parameters()):
+        raise AskewError("model: the network has lazy layers that have seen no input yet; call it once on an example before")
+    if any(p.is_complex() for p in built.parameters()):
+        raise AskewError("model: the network has complex weights; train their real and imaginary parts instead")
+    return built.train()
+
+
+def _rewritten(module: nn.Module, rewrite: Callable[[nn.Module], None], x: Tensor) -> nn.Module:
+    """The network with layers exchanged, if it still gives what it gave: a `forward` may take single layers of an `nn.Sequential`."""
+    made = copy.deepcopy(module)
+    rewrite(made)
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            before, after = (network.eval()(x.clone()) for network in (module, made))
+        return made if torch.equal(before, after) else module
+    except Exception:  # it is told of where the network is checked
+        return module
+    finally:
+        module.train()
+        made.train()
+
+
+def _prepared(steps: Sequence[Preprocess], module: nn.Module, data: Dataset) -> Preprocess:
+    """Preprocessing into what the network takes: numbers of its own precision, or tokens."""
+    kinds = {p.dtype for p in module.parameters() if p.is_floating_point()}
+    dtype = kinds.pop() if len(kinds) == 1 else torch.float32
+    if not is_token(data.train.x.dtype) or steps:
+        return pipeline(steps, dtype)
+    tokens = pipeline(steps, dtype, tokens=True)
+    try:
+        with torch.no_grad():
+            module.eval()(tokens.apply(data.train.x[:2], None))
+        return tokens
+    except Exception:  # whatever it says of integers: it may still take them as numbers
+        return pipeline(steps, dtype)
+    finally:
+        module.train()
+
+
+def available(name: str | torch.device) -> torch.device:
+    """A device by name; refused where this machine does not have it."""
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError):  # an unknown word; no such device, or a torch built without it
+        raise AskewError(f"device {str(name)!r} is not available here; use cpu, or cuda where there is a GPU") from None
+    return torch.device(name)
+
+
+def _check_population(population: Population, data: Dataset) -> None:
+    if population.num_classes != data.num_classes:
+        raise AskewError(f"population: it has {population.num_classes} classes, {data.name} has {data.num_classes}; "
+                         "it was drawn for other data")
+    for name, part, size in (("train", population.train, len(data.train)), ("test", population.test, len(data.test)),
+                             ("validation", population.validation, len(data.train))):
+        if part is not None and len(part.indices) and int(part.indices.max()) >= size:
+            raise AskewError(f"population: {name} index {int(part.indices.max())} is outside the {size} examples of "
+                             f"{data.name}; it was drawn for other data")
+
+
+def _check_batches(task: Task) -> None:
+    """BatchNorm over a batch of one value has no variance; refuse before training rather than in the middle of it."""
+    sizes, batch = task.population.sizes, task.recipe.batch_size
+    alone = np.flatnonzero((sizes % batch if batch else sizes) == 1) if batch != 1 else np.arange(1)
+    if not len(alone):
+        return
+    module = copy.deepcopy(task.module)  # its statistics move
+    set_keys(dropouts(module), torch.zeros((), dtype=torch.int64, device=task.device))
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            module(task.prepare.apply(task.data.train.x[:1], None))
+    except Exception as error:  # whatever a network raises
+        which = f"leaves client {alone[0]} with a batch of one example ({sizes[alone[0]]} in all)" if batch != 1 else "makes batches of one"
+        raise AskewError(f"batch_size: {batch or 'all examples'} {which}, which the network cannot take: "
+                         f"{first_line(error)}; choose another batch size") from None
+
+
+def _check_output(task: Task) -> None:
+    """One forward pass on two examples: the network must take the inputs and give one score a class."""
+    x = task.prepare.apply(task.data.train.x[:2], None)
+    try:
+        with torch.no_grad():
+            task.module.eval()
+            scores = task.module(x)
+    except Exception as error:  # whatever a network raises
+        raise AskewError(f"model: the network does not take inputs of shape {tuple(x.shape[1:])}: {first_line(error)}") from None
+    finally:
+        task.module.train()
+    if not isinstance(scores, Tensor) or scores.ndim != 2 or scores.shape[1] != task.data.num_classes:
+        got = tuple(scores.shape[1:]) if isinstance(scores, Tensor) else type(scores).__name__
+        raise AskewError(f"model: the network gives {got} outputs an example, but {task.data.name} has "
+                         f"{task.data.num_classes} classes; the last layer must have {task.data.num_classes} outputs")

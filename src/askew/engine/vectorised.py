@@ -1,0 +1,325 @@
+"""All clients of a round as one batched computation on stacked weights.
+
+Jobs are sorted by their number of local steps and trained in chunks that memory bounds. Within a chunk, step t is
+done by those jobs that still have one: a prefix of the stack, so nobody is padded to the largest client. A client's
+result does not depend on who shares its chunk: it has its own weights, optimiser state, buffers, batches and streams.
+"""
+
+from __future__ import annotations
+
+import gc
+import warnings
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils import _pytree as pytree
+
+from askew.core import rng
+from askew.core.cohort import squared_lengths
+from askew.core.errors import AskewError, first_line
+from askew.core.registry import suggest
+from askew.core.transform import Params, State
+from askew.engine.batched import BatchedStep, batched_network, local_losses
+from askew.engine.dropout import dropouts
+from askew.engine.graphed import PRECISIONS, GraphedSteps
+from askew.engine.layout import Layout, Planner
+from askew.engine.local import AUGMENT, LAYERS, STEP, UPLOAD
+from askew.engine.protocol import Chunk, Job, Lane
+from askew.engine.schedule import on_device
+from askew.engine.sequential import train_job
+from askew.engine.task import Task
+
+# Weights of one chunk, times what goes with them. On a CPU what its caches hold: an MLP of 77,000 weights trains 100 clients in
+# 0.21 s by 25, and in 0.37 s all at once; of 310,000, in 0.89 s by 4 or 8, and in 1.33 s.
+CHUNK_BYTES = {"cpu": 48 << 20, "cuda": 4 << 30}
+CHUNK_JOBS = {"cpu": 256, "cuda": 1024}
+# Compiling takes 16 to 45 s on an H200 and saves 0.3 to 1.8 us per example (benchmarks/networks.py, benchmarks/gpu.py): for most
+# networks it pays from 20 to 35 million examples on.
+COMPILED_EXAMPLES = 25e6
+
+
+@dataclass(frozen=True)
+class Work(Layout):
+    """A chunk of jobs, ready to be trained."""
+
+    start: Params  # [J, ...], or [1, ...] where all start from one model
+    start_buffers: Params
+    step: BatchedStep
+    upload: BatchedStep
+    round: int
+
+
+class Vectorised:
+    """The batched engine.
+
+    Raises `CannotBatch` at construction where the network cannot be batched.
+
+    Args:
+        task: the run; in a sweep, the first of them.
+        chunk_jobs: train at most so many clients at once; by default as many as fit a memory bound.
+        precision: "fp32", "tf32" or "bf16" (autocast over fp32 weights).
+        graphed: fixed buffers and CUDA graphs; by default on GPUs.
+        compiled: compile the network; by default on GPUs, where the run is long enough (`worth_compiling`).
+        runs: that will train together.
+    """
+
+    name = "vectorised"
+    one_at_a_time = False
+
+    def __init__(self, task: Task, chunk_jobs: int | None = None, precision: str = "fp32", graphed: bool | None = None,
+                 compiled: bool | None = None, runs: int = 1) -> None:
+        if precision not in PRECISIONS:
+            raise AskewError(f"unknown precision {precision!r}; {suggest(precision, PRECISIONS)}")
+        self.task = task
+        self.precision = precision
+        example = task.prepare.apply(task.data.train.x[_spread_over(len(task.data.train))], None)
+        with matrix_precision("fp32", task.device):
+            self.network, self.kind = batched_network(task.module, example, task.axes)
+        # BatchNorm, or a `forward` that only vmap can batch, may look across a batch, and must not see padding there.
+        self._exact_batches = self.kind == "vmap" or any(
+            isinstance(layer, nn.modules.batchnorm._BatchNorm) for layer in task.module.modules())
+        self._drops = bool(dropouts(task.module))
+        weights = sum(p.numel() * p.element_size() for p in task.module.parameters())
+        bound = max(1, CHUNK_BYTES.get(task.device.type, CHUNK_BYTES["cuda"]) // max(1, 6 * weights))
+        self.chunk_jobs = chunk_jobs or min(CHUNK_JOBS.get(task.device.type, CHUNK_JOBS["cuda"]), bound)
+        on_gpu, stacked = task.device.type == "cuda", self.kind == "stacked layers"
+        self.compiled = on_gpu and worth_compiling(task, runs) if compiled is None else compiled
+        self._one_by_one = False  # nothing else works for this network
+        self._steps = GraphedSteps(
+            self.network, task.data.train.x, task.data.train.y, task.prepare, precision, self.compiled,
+            exact=not stacked, drops=self._drops, any_number=stacked, varies=task.pool.needs_validation,
+            dense=_weights_of(task.module, nn.Linear) if stacked else (), kernels=_weights_of(task.module, nn.Conv2d) if stacked else (),
+        ) if (on_gpu if graphed is None else graphed) else None
+        self._batched: dict[Any, BatchedStep] = {}  # to build one takes as long as a step of a small network
+        self._planner = Planner(task.recipe, task.device, self.chunk_jobs)
+
+    def train(self, lanes: Sequence[Lane]) -> Iterator[tuple[int, Chunk]]:
+        layouts = deque(self._planner.lay_out(lanes))
+        while layouts:
+            layout = layouts.popleft()
+            if self._one_by_one:
+                yield from _trained_alone(lanes, layout)
+                continue
+            work = self._begin(lanes, layout)
+            try:
+                with matrix_precision(self.precision, self.task.device):
+                    trained = self._run(work)
+            except torch.OutOfMemoryError:
+                if len(layout.jobs) == 1:
+                    raise
+                self._take_fewer(len(layout.jobs))
+                left = [*layout.jobs, *(job for other in layouts for job in other.jobs)]
+                layouts = deque(self._planner.lay_out(lanes, left))
+                continue
+            except Exception as error:  # the network's, torch's, a library's: another way may do
+                self._do_without(error)
+                layouts.appendleft(layout)
+                continue
+            yield from self._results(lanes, work, *trained)
+
+    def _do_without(self, error: Exception) -> None:
+        """Train the next chunk in a plainer way: without graphs, then one client after the other."""
+        plainer = "without CUDA graphs" if self._steps is not None else "one client after the other"
+        warnings.warn(f"engine vectorised: network and pieces cannot be trained as asked ({first_line(error)}); "
+                      f"the run goes on {plainer}, which takes longer", UserWarning, stacklevel=2)
+        self._one_by_one = self._steps is None
+        self._steps = None
+
+    def _take_fewer(self, clients: int) -> None:
+        fewer = self.chunk_jobs = self._planner.chunk_jobs = clients // 2
+        warnings.warn(f"engine vectorised: {clients} clients at once do not fit the memory of the device; {fewer} at a time from now on",
+                      UserWarning, stacklevel=2)
+        if self._steps is not None:
+            self._steps.free()
+        gc.collect()
+        torch.cuda.empty_cache()
+
+    def _begin(self, lanes: Sequence[Lane], layout: Layout) -> Work:
+        device, jobs = self.task.device, layout.jobs
+        used = list(dict.fromkeys((i, job.model) for i, job in jobs))
+        models = [lanes[i].models[number] for i, number in used]
+        if len(used) == 1:
+            start = {name: v[None] for name, v in models[0].params.items()}
+            buffers = {name: v[None] for name, v in models[0].buffers.items()}
+        else:
+            row = {at: i for i, at in enumerate(used)}
+            which = on_device([row[i, job.model] for i, job in jobs], device)
+            start = {name: torch.stack([m.params[name] for m in models])[which] for name in models[0].params}
+            buffers = {name: torch.stack([m.buffers[name] for m in models])[which] for name in models[0].buffers}
+        return Work(jobs, layout.schedule, layout.streams, layout.sizes, start, buffers, self._batched_step(lanes, jobs, "step"),
+                    self._batched_step(lanes, jobs, "upload"), lanes[0].round)
+
+    def _batched_step(self, lanes: Sequence[Lane], jobs: list[tuple[int, Job]], place: str) -> BatchedStep:
+        """The step of all lanes' jobs; arguments in which the lanes differ become one value a job."""
+        specs = [getattr(lane.task.recipe, place) for lane in lanes]
+        varying: dict[tuple[int, str], Tensor] = {}
+        for at, piece in enumerate(specs[0]):
+            for name, value in piece.args.items():
+                values = [mine[at].args[name] for mine in specs]
+                if any(v != value for v in values):
+                    varying[at, name] = on_device([float(values[i]) for i, _ in jobs], self.task.device)
+        kind, key = "client" if place == "step" else "upload", (place, tuple(map(str, specs[0])))
+        if varying:
+            return BatchedStep(specs[0], varying, kind)
+        if key not in self._batched:
+            self._batched[key] = BatchedStep(specs[0], kind=kind)
+        return self._batched[key]
+
+    def _run(self, work: Work) -> tuple[Params, Params, Tensor, Tensor]:
+        """All local steps. Returns updates and buffers [J, ...], mean losses [J], squared lengths [J, tensors] of the updates."""
+        steps, device = work.schedule.steps, self.task.device
+        counts = _host_counts(work, self.task.recipe.batch_size)
+        even = len(set(steps)) == 1 and all((row == row.max()).all() for row in counts.T)
+        # Graphs want fixed shapes; what must not see padding has none among unequal clients, and goes step by step.
+        if self._steps is not None and (even or not self._steps.exact):
+            updates, buffers, totals, squares = self._steps.run(
+                work.start, work.start_buffers, work.step, work.schedule.examples, work.schedule.counts, work.streams, work.round,
+                counts, steps)
+            return updates, buffers, totals / _steps_tensor(steps, device), squares
+        params, buffers = ({name: v.expand(len(steps), *v.shape[1:]).clone() for name, v in given.items()}
+                           for given in (work.start, work.start_buffers))
+        state = work.step.init(params)
+        totals = torch.zeros(len(steps), device=device)
+        for t in range(max(steps)):
+            active = int(np.searchsorted(-np.asarray(steps), -t))  # steps are sorted downwards: those with steps > t
+            sizes = counts[:active, t]
+            if not self._exact_batches or (sizes == sizes[0]).all():
+                state = self._step(work, params, buffers, state, totals, slice(0, active), t, int(sizes.max()))
+            else:  # no padding: clients with equally large batches go together
+                for size in np.unique(sizes):
+                    who = torch.from_numpy(np.flatnonzero(sizes == size)).to(device)
+                    state = self._step(work, params, buffers, state, totals, who, t, int(size))
+        torch._foreach_sub_(list(params.values()), [work.start[name] for name in params])
+        return params, buffers, totals / _steps_tensor(steps, device), squared_lengths(params)
+
+    def _step(self, work: Work, all_params: Params, all_buffers: Params, state: State, totals: Tensor, who: slice | Tensor, t: int,
+              batch: int) -> State:
+        """Step t of the clients `who`; weights, buffers and totals are changed in place."""
+        task = self.task
+        params = {name: v[who].detach().requires_grad_() for name, v in all_params.items()}
+        buffers = {name: v[who] for name, v in all_buffers.items()}
+        examples, streams = work.schedule.examples[who, t, :batch], work.streams[who]
+        clients = len(streams)
+        keys = None
+        if task.prepare.random:
+            position = torch.arange(batch, device=task.device)
+            keys = rng.fold(rng.fold(rng.fold(streams, AUGMENT), t)[:, None], position).flatten()
+        x = task.prepare.apply(task.data.train.x[examples.flatten()], keys).unflatten(0, (clients, batch))
+        y = task.data.train.y[examples]
+        drop = rng.fold(rng.fold(streams, LAYERS), t) if self._drops else None
+        with torch.autocast(task.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
+            scores = self.network(x, params, buffers, clients, drop, None)
+        losses = local_losses(scores, y, work.schedule.counts[who, t])
+        gradients = torch.autograd.grad(losses.sum(), list(params.values()), allow_unused=True, materialize_grads=True)
+        with torch.no_grad():
+            totals[who] += losses.detach()
+            noise = rng.fold(rng.fold(streams, STEP), t) if work.step.random else streams
+            start = {name: v if len(v) == 1 else v[who] for name, v in work.start.items()}
+            mine = _take(state, who)
+            now = {name: v.detach() for name, v in params.items()}
+            # A slice is the first rows, as the step takes them; of others it must be told.
+            step = work.step if isinstance(who, slice) else work.step.of_rows(who)
+            u, mine = step.update(dict(zip(params, gradients, strict=True)), mine, now, start, work.round, noise, t)
+            for name, v in all_params.items():
+                v[who] += u[name]
+            if isinstance(who, Tensor):
+                for name, v in all_buffers.items():
+                    v[who] = buffers[name]
+            return _put(state, who, mine)
+
+    def _results(self, lanes: Sequence[Lane], work: Work, updates: Params, buffers: Params, losses: Tensor,
+                 squares: Tensor) -> Iterator[tuple[int, Chunk]]:
+        with torch.no_grad():
+            if work.upload.plain.parts:
+                keys = rng.fold(work.streams, UPLOAD)
+                start = {name: v.expand_as(updates[name]) for name, v in work.start.items()}
+                updates, _ = work.upload.update(updates, work.upload.init(start), start, start, work.round, keys, 0)
+                squares = squared_lengths(updates)
+        for i in dict.fromkeys(i for i, _ in work.jobs):
+            at = [k for k, (lane, _) in enumerate(work.jobs) if lane == i]
+            # Equal clients lie lane by lane: a view, no copy.
+            pick = slice(at[0], at[-1] + 1) if at[-1] - at[0] + 1 == len(at) else on_device(at, losses.device)
+            yield i, Chunk([work.jobs[k][1] for k in at], {name: v[pick] for name, v in updates.items()},
+                           {name: v[pick] for name, v in buffers.items()}, losses[pick], squares[pick])
+
+
+def _spread_over(examples: int) -> list[int]:
+    """Ten of them, from all over: data are often sorted."""
+    return [i * (examples - 1) // 9 for i in range(10)]
+
+
+def worth_compiling(task: Task, runs: int = 1) -> bool:
+    """Whether so much is to be trained that the time that compiling takes is won back.
+
+    By the recipe alone, not by a stopwatch: the same run is done the same way again, and so is what is left of it.
+
+    Args:
+        runs: that train together.
+    """
+    recipe = task.recipe
+    return runs * recipe.rounds * recipe.epochs * task.cohort_size * float(task.population.sizes.mean()) >= COMPILED_EXAMPLES
+
+
+def _trained_alone(lanes: Sequence[Lane], layout: Layout) -> Iterator[tuple[int, Chunk]]:
+    for i, job in layout.jobs:
+        lane = lanes[i]
+        yield i, train_job(lane.task, lane.task.module, lane.models[job.model], job, lane.round)
+
+
+@contextmanager
+def matrix_precision(precision: str, device: torch.device) -> Iterator[None]:
+    """TF32 in matrix products and convolutions for "tf32" and "bf16", full fp32 for "fp32"; attention as products.
+
+    torch's fused attention has no rule for a client axis, and on a GPU adds up gradients in an order that changes.
+    """
+    if device.type != "cuda":
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+        return
+    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision != "fp32"
+    try:
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+
+
+def _host_counts(work: Work, batch_size: int) -> np.ndarray:
+    """[J, T] real examples in each job's batch, known without asking the device."""
+    sizes, steps = np.asarray(work.sizes)[:, None], np.asarray(work.schedule.steps)[:, None]
+    a_epoch = -(-sizes // batch_size) if batch_size else np.ones_like(sizes)
+    t = np.arange(steps.max())
+    size = batch_size or int(sizes.max())
+    return np.where(t < steps, np.minimum(size, sizes - (t % a_epoch) * size), 0)
+
+
+def _steps_tensor(steps: list[int], device: torch.device) -> Tensor | int:
+    """Steps of each job, as a plain number where all have the same: no copy to the device."""
+    return steps[0] if len(set(steps)) == 1 else on_device(steps, device)
+
+
+def _weights_of(module: nn.Module, kind: type[nn.Module]) -> set[str]:
+    return {f"{name}.weight" for name, layer in module.named_modules() if type(layer) is kind}
+
+
+def _take(state: State, who: slice | Tensor) -> State:
+    return pytree.tree_map(lambda v: v[who], state)
+
+
+def _put(state: State, who: slice | Tensor, new: State) -> State:
+    def put(old: Tensor, mine: Tensor) -> Tensor:
+        if len(mine) == len(old) and isinstance(who, slice):
+            return mine
+        old[who] = mine
+        return old
+
+    return pytree.tree_map(put, state, new)
+

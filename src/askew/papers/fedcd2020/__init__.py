@@ -1,0 +1,1 @@
+"""fedcd2020: its tables and figures, the numbers that it prints, remarks on ours."""

@@ -1,0 +1,1 @@
+"""hsu2019: its tables and figures, the numbers that it prints, remarks on ours."""

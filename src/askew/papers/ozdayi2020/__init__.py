@@ -1,0 +1,1 @@
+"""ozdayi2020: its tables and figures, the numbers that it prints, remarks on ours."""

@@ -1,0 +1,100 @@
+"""Run what items still need: all at once, so that runs of equal shape train together, whatever item they belong to."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from askew.core.recipe import Recipe
+from askew.papers.item import Item
+from askew.papers.plan import Need, needs
+from askew.papers.store import Results, Run, columns, first_fingerprint
+from askew.rounds.loop import Record
+from askew.runs.run import CHECKPOINT_SECONDS
+from askew.runs.run_folder import RunFolder
+from askew.runs.sweep import SAVING_SHARE, Outcome, sweep
+
+WORK = Path("runs") / "reproduce"
+
+
+def reproduce(items: Sequence[Item], results: Results, *, seeds: int | None = None, work: Path = WORK, engine: str = "auto",
+              precision: str = "fp32", device: str = "cpu", data_dir: str | None = None, limit_s: float | None = None,
+              on_round: Callable[[Record, Recipe], None] | None = None) -> bool:
+    """Train the runs that items need and the results files lack.
+
+    Each has a run folder, `WORK/PAPER/FINGERPRINT-SEED`: stopped at any time, the same call goes on from there. Results
+    files are written as runs finish; a run under way stands there too, but does not count as measured.
+
+    Args:
+        items: as the papers have them; the scale is that of `results`.
+        seeds: as in `askew.papers.plan.needs`.
+        work: where run folders lie.
+        limit_s: stop cleanly after so many seconds.
+        engine, precision, device, data_dir: as in `askew.run`.
+        on_round: called with each round's record; rounds of earlier calls come first.
+
+    Returns:
+        Whether all that was needed is done; False where Ctrl-C or the limit stopped it.
+    """
+    results.check_writable()
+    left = [need for need in needs(items, results, seeds) if not need.done]
+    if not left:
+        return True
+    folders = [_folder(work / need.item.paper, need) for need in left]
+    keeper = _Keeper(left, folders, results, on_round)
+    outcomes = sweep([need.recipe for need in left], engine=engine, precision=precision, device=device, data_dir=data_dir,
+                     folders=folders, limit_s=limit_s, on_round=keeper.on_round, on_end=keeper.on_end)
+    keeper.write()
+    return not any(outcome.result.interrupted for outcome in outcomes)
+
+
+
+def _folder(work: Path, need: Need) -> Path:
+    """Where a run keeps what it has; one that was begun under its first fingerprint stays there."""
+    before = work / f"{first_fingerprint(need.recipe)}-{need.seed}"
+    return before if before.is_dir() else work / f"{need.fingerprint}-{need.seed}"
+
+class _Keeper:
+    """Takes rounds and outcomes to the results files, as often as costs little."""
+
+    def __init__(self, left: Sequence[Need], folders: Sequence[Path], results: Results,
+                 tell: Callable[[Record, Recipe], None] | None) -> None:
+        self.left, self.folders, self.results = left, folders, results
+        self.tell = tell or (lambda record, recipe: None)
+        self.records: dict[int, list[Record]] = {}  # of runs under way
+        self.ended: list[tuple[Item, Run]] = []
+        self.began = self.written = time.monotonic()
+        self.took = 0.0
+
+    def on_round(self, i: int, record: Record, recipe: Recipe) -> None:
+        self.records.setdefault(i, []).append(record)
+        self.tell(record, recipe)
+        self._write_if(CHECKPOINT_SECONDS)
+
+    def on_end(self, i: int, outcome: Outcome) -> None:
+        self.records.pop(i, None)
+        result = outcome.result
+        self.ended.append(self._stored(i, result.records, not result.interrupted and outcome.diverged is None, outcome.diverged,
+                                       result.seconds, outcome.together))
+        self._write_if(0.0)
+
+    def write(self) -> None:
+        """Everything that is new."""
+        self.written = time.monotonic()
+        under_way = [self._stored(i, records, False, None, self.written - self.began, len(self.records))
+                     for i, records in self.records.items()]
+        self.results.add([*self.ended, *under_way])
+        self.ended = []
+        self.took = time.monotonic() - self.written
+
+    def _write_if(self, least: float) -> None:
+        if time.monotonic() - self.written >= max(least, self.took / SAVING_SHARE):
+            self.write()
+
+    def _stored(self, i: int, records: Sequence[Record], finished: bool, diverged: str | None, seconds: float,
+                together: int) -> tuple[Item, Run]:
+        need = self.left[i]
+        run = Run(need.fingerprint, need.base.name, need.seed, need.recipe.to_toml(), len(records), finished, diverged,
+                  RunFolder.open(self.folders[i]).environment, seconds, together, columns(records))
+        return need.item, run

@@ -1,0 +1,1 @@
+"""zhao2018: its tables and figures, the numbers that it prints, remarks on ours."""

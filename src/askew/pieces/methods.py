@@ -1,0 +1,175 @@
+"""Every method of the five papers as one readable edit of a recipe.
+
+A method takes a base recipe (which says data, federation, network, rates) and adds its own pieces, so that methods
+can be applied one after the other, and each reads as its paper's one-line description.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from typing import Any, Literal
+
+from askew.core.recipe import Recipe
+from askew.core.registry import Spec, build, find, piece
+from askew.core.transform import Transform
+
+# From their own files: a package's name for a piece is that of the file, too, whichever was imported last.
+from askew.pieces.client.add_gradient_noise import add_gradient_noise
+from askew.pieces.client.add_proximal import add_proximal
+from askew.pieces.client.project_to_ball import project_to_ball
+from askew.pieces.client.quantize import quantize
+from askew.pieces.client.quantize_at_random import quantize_at_random
+from askew.pieces.server.evaluate_average import evaluate_average
+from askew.pieces.server.mask_by_sign_agreement import mask_by_sign_agreement
+from askew.pieces.server.momentum import momentum
+from askew.pieces.server.rescale_to_mean_norm import rescale_to_mean_norm
+from askew.pieces.server.train_on_server import train_on_server
+
+__all__ = ["centralised", "data_sharing", "fedavg", "fedavgm", "fedcd", "fednnnn", "fedprox", "norm_norm",
+           "ozdayi_combination", "projected", "server_momentum", "server_training", "sign_agreement"]
+
+
+@piece("method")
+def fedavg(base: Recipe | None = None) -> Recipe:
+    """Federated averaging: the weighted mean of the clients' models (McMahan et al. 2017)."""
+    return _named(base, "fedavg")
+
+
+@piece("method")
+def centralised(base: Recipe | None = None) -> Recipe:
+    """Plain SGD on the pooled data: the ceiling that every method is compared with.
+
+    The batch is as many times larger as clients train in a round (zhao2018, section 2.1), so that one round takes as
+    many steps as a client of the base recipe takes. Only the optimiser is kept of the base's pieces. Client momentum,
+    where the base has it, restarts at each round, that is, once an epoch.
+    """
+    recipe = _named(base, "centralised")
+    cohort = max(1, round(recipe.fraction * _num_clients(recipe.population)))
+    optimiser = tuple(spec for spec in recipe.step if build("client", spec).acts_on == "source")
+    return recipe.replace(population="pooled()", batch_size=recipe.batch_size * cohort, fraction=1.0, hold_out=0.0, hold_out_use=0,
+                          share=0.0, validation=0.0, start="random()", step=optimiser, upload=(), server=("mean()",),
+                          pool="single_model()", probes=())
+
+
+@piece("method")
+def fedavgm(base: Recipe | None = None, beta: float = 0.9) -> Recipe:
+    """FedAvg with Nesterov momentum at the server (hsu2019, section 4.2)."""
+    recipe = _named(base, "fedavgm")
+    return recipe.replace(server=_then(recipe, momentum(beta, nesterov=True)))
+
+
+@piece("method")
+def server_momentum(base: Recipe | None = None, beta: float = 0.5) -> Recipe:
+    """FedAvg with plain momentum at the server (ozdayi2020, section 3.3; fednnnn2020, eq. (10)-(11))."""
+    recipe = _named(base, "server_momentum")
+    return recipe.replace(server=_then(recipe, momentum(beta)))
+
+
+@piece("method")
+def fedprox(base: Recipe | None = None, mu: float = 0.01) -> Recipe:
+    """A proximal term in each client's loss (Sahu et al. 2018)."""
+    recipe = _named(base, "fedprox")
+    return recipe.replace(step=(add_proximal(mu), *recipe.step))
+
+
+@piece("method")
+def norm_norm(base: Recipe | None = None, beta: float = 1.0) -> Recipe:
+    """The averaged update at the clients' average length (fednnnn2020, eq. (8)); the plain average is evaluated."""
+    recipe = _named(base, "norm_norm")
+    return recipe.replace(server=_then(recipe, rescale_to_mean_norm(beta), evaluate_average()))
+
+
+@piece("method")
+def fednnnn(base: Recipe | None = None, beta: float = 0.7, gamma: float = 0.8) -> Recipe:
+    """Norm normalisation, then momentum (fednnnn2020, eq. (12)-(13)); the plain average is evaluated."""
+    recipe = _named(base, "fednnnn")
+    return recipe.replace(server=_then(recipe, rescale_to_mean_norm(beta), momentum(gamma), evaluate_average()))
+
+
+@piece("method")
+def server_training(base: Recipe | None = None, hold_out: float = 0.05, epochs: int = 1) -> Recipe:
+    """The server fine-tunes the average on a small balanced set each round (ozdayi2020, section 3.1)."""
+    recipe = _named(base, "server_training")
+    return recipe.replace(hold_out=recipe.hold_out or hold_out, server=_then(recipe, train_on_server(epochs)))
+
+
+@piece("method")
+def projected(base: Recipe | None = None, radius: float = 3.0, noise: float = 0.0,
+              centre: Literal["origin", "start"] = "origin") -> Recipe:
+    """Projected SGD at the clients, with noise on the gradients if wanted (ozdayi2020, section 3.2, table 3)."""
+    recipe = _named(base, "projected")
+    noisy = (add_gradient_noise(noise),) if noise else ()
+    return recipe.replace(step=(*noisy, *recipe.step, project_to_ball(radius, centre)))
+
+
+@piece("method")
+def sign_agreement(base: Recipe | None = None, theta: float = 2.0) -> Recipe:
+    """Move only where enough clients pull the same way (ozdayi2020, section 3.4)."""
+    recipe = _named(base, "sign_agreement")
+    return recipe.replace(server=_then(recipe, mask_by_sign_agreement(theta)))
+
+
+@piece("method")
+def ozdayi_combination(base: Recipe | None = None, theta: float = 2.0, beta: float = 0.9, hold_out: float = 0.05) -> Recipe:
+    """The best of ozdayi2020's grid search: sign agreement, momentum and server training together."""
+    recipe = _named(base, "ozdayi_combination")
+    return recipe.replace(hold_out=recipe.hold_out or hold_out,
+                          server=_then(recipe, mask_by_sign_agreement(theta), momentum(beta), train_on_server()))
+
+
+@piece("method")
+def data_sharing(base: Recipe | None = None, hold_out: float = 0.1, alpha: float = 0.5, warm_up_until: float = 0.6) -> Recipe:
+    """A warm-up model and a random share of a small global set for every client (zhao2018, section 4.2)."""
+    recipe = _named(base, "data_sharing")
+    start = f"warm_up(until={warm_up_until})" if warm_up_until else recipe.start
+    return recipe.replace(hold_out=recipe.hold_out or hold_out, share=alpha, start=start)
+
+
+@piece("method")
+def fedcd(base: Recipe | None = None, milestones: list[int] | None = None, bits: int = 8,
+          rounding: Literal["random", "nearest"] = "random") -> Recipe:
+    """Many global models: clone, score, delete (fedcd2020). Needs validation data on the devices; where the
+    population gives none, a fifth of each client's examples is kept for it.
+
+    Args:
+        rounding: how models are quantised; "random": weights of layers, on devices only, as the authors' notebook does;
+            "nearest": all tensors, on devices and in each round at the server.
+    """
+    recipe = _named(base, "fedcd")
+    at = milestones if milestones is not None else [5, 15, 25, 30]
+    own_validation = recipe.population.name in ("hierarchical", "hypergeometric")
+    average = tuple("mean(weights='score')" if spec.name == "mean" else spec for spec in recipe.server)
+    return quantised(recipe.replace(pool=f"clone_and_delete(milestones={at})", server=average,
+                                    validation=recipe.validation or (0.0 if own_validation else 0.2)), bits, rounding)
+
+
+def quantised(recipe: Recipe, bits: int = 8, rounding: Literal["random", "nearest"] = "random") -> Recipe:
+    """The recipe with models of few bits per weight, as `fedcd` has them."""
+    if rounding == "nearest":
+        return recipe.replace(upload=(*recipe.upload, quantize(bits)), server=(*recipe.server, quantize(bits)))
+    # Section 2 also compresses the server's models, at milestones; the notebook, which made the figures, does not.
+    return recipe.replace(upload=(*recipe.upload, quantize_at_random(bits)))
+
+
+def _then(recipe: Recipe, *pieces: Transform) -> tuple[Any, ...]:
+    """The server chain with further pieces; what changes the bytes on the wire (FedCD's quantisation) stays last."""
+    compresses = [build("server", spec).payload is not None for spec in recipe.server]
+    last = tuple(spec for spec, at_end in zip(recipe.server, compresses, strict=True) if at_end)
+    return (*(spec for spec, at_end in zip(recipe.server, compresses, strict=True) if not at_end), *pieces, *last)
+
+
+def _num_clients(population: Spec) -> int:
+    """As many as the scheme is told, or makes by itself; where only the data know (`natural`), 10 as in zhao2018."""
+    parameters = inspect.signature(find("partition", population.name)).parameters
+    if population.name == "pooled":
+        return 1
+    number = population.args.get("clients", parameters["clients"].default if "clients" in parameters else None)
+    return number if isinstance(number, int) else 10
+
+
+def _named(base: Recipe | None, name: str) -> Recipe:
+    """The base under the method's name; a second method adds its name to the first one's."""
+    base = base or Recipe()
+    plain = Recipe.__dataclass_fields__["name"].default
+    return dataclasses.replace(base, name=name if base.name == plain or name == base.name else f"{base.name}+{name}")

@@ -1,0 +1,71 @@
+"""On how many inputs do the clients' models contradict each other?
+
+References:
+    ozdayi2020: Ozdayi, Kantarcioglu and Iyer 2020, section 3.1 and figure 1: two models conflict where they assign
+    different classes to one input. The paper has no measure of it; the shares below are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from askew.core import rng
+from askew.core.errors import AskewError
+from askew.core.probe import ModelState, Probe, Round, Setting
+from askew.core.registry import piece
+from askew.pieces.probe.numbers import to_numbers
+
+
+@piece("probe")
+def hypothesis_conflicts(inputs: int = 500) -> Probe:
+    r"""Shares of held-out inputs on which the clients' trained models disagree.
+
+    Each model votes for a class on each input as it arrives; only the votes are kept. With $v_c$ of K votes for c:
+
+    $$\text{any} = [\max_c v_c < K], \quad \text{pair} = 1 - \sum_c \frac{v_c (v_c - 1)}{K (K - 1)}$$
+
+    averaged over the inputs. The second is the mean over all pairs of clients of the share on which the two differ, and
+    can be compared between cohorts of different sizes; the first grows with K.
+
+    Args:
+        inputs: how many of the test examples to ask about, drawn once and the same in every run; all where there are
+            fewer.
+
+    Returns:
+        A probe of `conflicts_any` and `conflicts_pair`, both from 0 (one client alone included) to 1.
+
+    Example:
+        Three models say (a, a, b) on one input and (a, a, a) on another: any = 1/2; pair = (2/3 + 0) / 2 = 1/3.
+    """
+    if inputs < 1:
+        raise AskewError(f"hypothesis_conflicts: inputs must be at least 1, got {inputs}")
+
+    def observe(setting: Setting, model: ModelState, gathered: dict[str, Tensor] | None) -> dict[str, Tensor]:
+        classes = setting.data.num_classes
+        if gathered is None:
+            x = _held_out(setting, inputs)
+            gathered = {"x": x, "votes": torch.zeros(len(x), classes, dtype=torch.int64, device=x.device)}
+        votes = F.one_hot(setting.predict(model, gathered["x"]), classes)
+        return {"x": gathered["x"], "votes": gathered["votes"] + votes}
+
+    def read(setting: Setting, round: Round, state: Any, gathered: dict[str, Tensor]) -> tuple[Mapping[str, Any], Any]:
+        votes, clients = gathered["votes"], len(round.cohort)
+        agreeing = (votes * (votes - 1)).sum(dim=1).to(torch.float64)
+        pairs = clients * (clients - 1)
+        pair = 1 - agreeing / pairs if pairs else torch.zeros_like(agreeing)  # nobody to contradict a single client
+        any_ = (votes.max(dim=1).values < clients).to(torch.float64)
+        return to_numbers({"conflicts_any": any_.mean(), "conflicts_pair": pair.mean()}), state
+
+    return Probe(read, observe=observe)
+
+
+def _held_out(setting: Setting, inputs: int) -> Tensor:
+    x = setting.data.test.x
+    # A constant key, not the run's seed: runs with different seeds are asked about the same inputs.
+    order = rng.permutation(rng.key(0, "hypothesis conflicts"), len(x))
+    return x[order[:inputs].to(x.device)]

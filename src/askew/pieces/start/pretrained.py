@@ -1,0 +1,44 @@
+"""Weights from a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from askew.core.errors import AskewError
+from askew.core.probe import ModelState
+from askew.core.registry import piece
+from askew.core.start import Start
+
+
+@piece("start")
+def pretrained(path: str) -> Start:
+    """Weights from a safetensors file, such as the `model.safetensors` of an earlier run.
+
+    Args:
+        path: the file.
+    """
+
+    def make(task: Any, fresh: ModelState) -> ModelState:
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
+        if not Path(path).is_file():
+            raise AskewError(f"start: no weights file {path!r}")
+        try:
+            tensors = load_file(path)
+        except SafetensorError as error:
+            raise AskewError(f"start: {path!r} is not a safetensors file: {error}") from None
+        for name, wanted in {**fresh.params, **fresh.buffers, **task.frozen}.items():
+            if name not in tensors or tensors[name].shape != wanted.shape:
+                found = tuple(tensors[name].shape) if name in tensors else "nothing"
+                raise AskewError(f"start: {path!r} does not fit the network: {name} must be {tuple(wanted.shape)}, found {found}")
+        with torch.no_grad():
+            for name, old in task.frozen.items():
+                old.copy_(tensors[name])  # the network's own: they are no part of what is trained
+        fill = {name: tensors[name].to(old.device, old.dtype) for name, old in {**fresh.params, **fresh.buffers}.items()}
+        return ModelState({name: fill[name] for name in fresh.params}, {name: fill[name] for name in fresh.buffers})
+
+    return Start(make)

@@ -1,0 +1,307 @@
+"""The loop: sample, train, aggregate, evaluate, measure. It never learns an algorithm's name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.utils import get_total_norm
+
+from askew.core import rng
+from askew.core.cohort import LONGEST, Cohort
+from askew.core.errors import AskewError, DivergedError
+from askew.core.probe import ModelState, Round, Setting
+from askew.core.transform import Context, Params, num_bytes
+from askew.engine.evaluate import Verdict, device_accuracies
+from askew.engine.protocol import Engine, Job
+from askew.engine.schedule import ToHost, on_device
+from askew.engine.task import Task, initial_model
+from askew.engine.threads import threads_for, use_threads
+from askew.rounds.gather import Gathering, GlobalModel
+
+Record = dict[str, Any]
+MANY_CLIENTS = 10_000  # above this, per-device numbers are taken only where the recipe asks: a round's cost must not grow
+
+
+@dataclass(frozen=True)
+class Launched:
+    """A round that has been handed to the device: what its clients send, the models the server makes of it, and what the
+    host wants to know of both, on its way."""
+
+    gathering: Gathering
+    after: dict[int, GlobalModel]
+    report: ToHost
+
+
+class Simulation:
+    """A federated training run, advanced one round at a time.
+
+    All randomness is a function of (seed, role, round, client), so a run that is resumed from `state` goes on exactly
+    as it would have without the break.
+
+    A GPU is handed the next round before the host waits for this one; where that hangs on how this one goes (FedCD's
+    scores), it is not.
+
+    Args:
+        ahead: hand over the next round early; by default on GPUs.
+        start: what `initial_model` gives for the task, where it is known.
+    """
+
+    def __init__(self, task: Task, engine: Engine, ahead: bool | None = None, start: ModelState | None = None) -> None:
+        self.task = task
+        self.engine = engine
+        self._runs_ahead = task.device.type != "cpu" if ahead is None else ahead
+        self._next: Launched | None = None
+        self.round = 0
+        self.last_record: Record = {}
+        self.threads = threads_for(task, engine)
+        with use_threads(self.threads.training):  # a start may be trained
+            start = initial_model(task) if start is None else start
+        self.models: dict[int, GlobalModel] = {0: GlobalModel(start, task.server.init(start.params))}
+        self.pool_state = task.pool.init(task.num_clients)
+        self._setting = Setting(
+            module=task.module, data=task.data, population=task.population,
+            batch_size=task.recipe.batch_size, train=self._train_twin, predict=task.predict,
+        )
+        # One state a probe and model; a model that is new to a probe starts afresh.
+        self._probe_states: list[dict[int, Any]] = [{0: probe.init(self._setting)} for probe in task.probes]
+        rest = num_bytes(start.buffers)
+        self._bytes_down = (task.server.payload or num_bytes)(start.params) + rest
+        self._bytes_up = (task.upload.payload or num_bytes)(start.params) + rest
+        self._needs = task.server.needs.union(*(probe.needs for probe in task.probes))
+
+    @property
+    def finished(self) -> bool:
+        return self.round >= self.task.recipe.rounds
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """All that a checkpoint must hold."""
+        return {"round": self.round, "pool": self.pool_state, "probes": self._probe_states, "frozen": self.task.frozen,
+                "models": {number: {"params": m.model.params, "buffers": m.model.buffers, "chain": m.chain}
+                           for number, m in self.models.items()}}
+
+    @state.setter
+    def state(self, saved: Mapping[str, Any]) -> None:
+        self._next = None
+        stored, fresh = next(iter(saved["models"].values())), self.task.fresh
+        there, here = ({name: tuple(v.shape) for name, v in tensors.items()}
+                       for tensors in ({**stored["params"], **stored["buffers"]}, {**fresh.params, **fresh.buffers}))
+        if there != here:
+            odd = next(name for name in {**here, **there} if here.get(name) != there.get(name))
+            raise AskewError(f"the checkpoint is of another network: {odd} is {there.get(odd, 'missing')} there and "
+                             f"{here.get(odd, 'missing')} here; go on with the network that the run began with")
+        with torch.no_grad():
+            for name, v in self.task.frozen.items():
+                v.copy_(saved.get("frozen", {}).get(name, v))
+        self.round, self.pool_state, self._probe_states = saved["round"], saved["pool"], saved["probes"]
+        self.models = {number: GlobalModel(ModelState(m["params"], m["buffers"]), m["chain"])
+                       for number, m in saved["models"].items()}
+
+    def view(self, number: int = 0) -> ModelState:
+        """The model to evaluate and to use; FedNNNN's differs from the one that training goes on from."""
+        return self._evaluated(self.models[number])
+
+    def _evaluated(self, entry: GlobalModel) -> ModelState:
+        return ModelState(self.task.server.view(entry.model.params, entry.chain), entry.model.buffers)
+
+    def advance(self) -> Record:
+        """One round, or none of it: whatever stops it half-way (`DivergedError`, Ctrl-C) leaves all as it was before."""
+        launched, self._next = self._next or self.launch(), None
+        coming = self.launch(launched) if self.foresees(launched) else None
+        record = self.complete(launched)
+        self._next = coming
+        return record
+
+    def launch(self, behind: Launched | None = None) -> Launched:
+        """Hand a round to the device; waits for nothing and changes nothing.
+
+        Args:
+            behind: the round before it, where that is not complete yet.
+        """
+        with use_threads(self.threads.training):
+            gathering = self.begin(behind)
+            for _, chunk in self.engine.train([gathering.lane]):
+                gathering.add(chunk)
+            return self.aggregate(gathering)
+
+    def foresees(self, launched: Launched) -> bool:
+        """Whether there is a round behind one that is under way, and it can be begun."""
+        return (self._runs_ahead and not self.task.pool.needs_validation
+                and launched.gathering.round + 1 < self.task.recipe.rounds)
+
+    def begin(self, behind: Launched | None = None) -> Gathering:
+        """Who trains what in the next round, or in the one after `behind`; changes nothing."""
+        round, entries = self.round, self.models
+        if behind is not None:
+            round, entries = behind.gathering.round + 1, {**behind.gathering.entries, **behind.after}
+        clients = self.task.sample(round)
+        trainers = self.task.pool.trainers(self.pool_state, clients)
+        jobs = [Job(number, client) for number, mine in trainers.items() for client in mine]
+        return Gathering(self.task, self._setting, round, entries, self.pool_state, clients, jobs, self._needs)
+
+    def aggregate(self, gathering: Gathering) -> Launched:
+        """The models that the server makes of what the clients sent; waits for no device and changes nothing."""
+        after = {number: self._aggregate(number, cohort, gathering) for number, cohort in gathering.cohorts.items()}
+        finite = [get_total_norm([v for v in entry.model.params.values() if v.numel()], norm_type=math.inf) for entry in after.values()]
+        lengths = [cohort.lengths for cohort in gathering.cohorts.values()]
+        return Launched(gathering, after, ToHost([gathering.train_loss, *finite, *lengths]))
+
+    def complete(self, launched: Launched) -> Record:
+        """Wait for a round, check, measure and evaluate it."""
+        before = self.round, self.models, self.pool_state, self._probe_states
+        self.models, self._probe_states = dict(self.models), [dict(states) for states in self._probe_states]
+        try:
+            with use_threads(self.threads.training):  # probes may train
+                self.last_record = self._complete(launched)
+        except BaseException:
+            self.round, self.models, self.pool_state, self._probe_states = before
+            raise
+        return self.last_record
+
+    def _complete(self, launched: Launched) -> Record:
+        task, gathering, after = self.task, launched.gathering, launched.after
+        cohorts = gathering.cohorts
+        loss, *rest = launched.report.read()
+        self._check_updates(cohorts, rest[len(after):])
+        self._check_finite(dict(zip(after, rest, strict=False)))
+        record: Record = {"round": self.round + 1, "clients": len(gathering.clients), "train_loss": float(loss)}
+        for number, cohort in cohorts.items():
+            record |= self._probe(number, cohort, after[number], gathering.observed[number])
+        record |= {"bytes_down": len(gathering.jobs) * self._bytes_down, "bytes_up": len(gathering.jobs) * self._bytes_up}
+        self.models |= after
+        self.round += 1
+        if task.pool.needs_validation:
+            self._update_pool()
+        record |= task.pool.metrics(self.pool_state, None if task.population.groups is None else task.population.groups.tolist())
+        if self.round % task.recipe.evaluate_every == 0 or self.finished:
+            record |= self.evaluate()
+        return record
+
+    def evaluate(self) -> Record:
+        """Accuracy and loss now, as the recipe wants them judged."""
+        task = self.task
+        choice = np.asarray(task.pool.choice(self.pool_state))
+        used, counts = np.unique(choice, return_counts=True)
+        with use_threads(self.threads.evaluation):
+            verdicts: dict[int, Verdict] = {int(number): task.evaluate(self.view(int(number))) for number in used}
+        share = dict(zip(verdicts, (counts / len(choice)).tolist(), strict=True))
+        result: Record = {"accuracy": sum(share[n] * v.accuracy for n, v in verdicts.items()),
+                          "loss": sum(share[n] * v.loss for n, v in verdicts.items())}
+        if not math.isfinite(result["loss"]):
+            raise DivergedError(f"round {self.round}: the loss on the test data is {result['loss']}; {self._hint()}")
+        by_devices = task.recipe.judge == "devices" or (
+            task.recipe.judge == "auto" and (task.population.test is not None or task.pool.needs_validation))
+        if by_devices or task.num_clients <= MANY_CLIENTS:
+            devices = device_accuracies(verdicts, choice, task.population)
+            result |= {"device_accuracy_mean": float(devices.mean()), "device_accuracy_std": float(devices.std()),
+                       "device_accuracy_min": float(devices.min())}
+            if by_devices:
+                result["accuracy"] = result["device_accuracy_mean"]
+            groups = task.population.groups
+            if groups is not None:
+                result["group_accuracy"] = [float(devices[groups == g].mean()) for g in np.unique(groups)]
+        return result
+
+    def device_accuracies(self) -> np.ndarray:
+        """Each client's accuracy with the model it would use now."""
+        choice = np.asarray(self.task.pool.choice(self.pool_state))
+        verdicts = {int(number): self.task.evaluate(self.view(int(number))) for number in np.unique(choice)}
+        return device_accuracies(verdicts, choice, self.task.population)
+
+    def _check_updates(self, cohorts: Mapping[int, Cohort], lengths: Sequence[Tensor]) -> None:
+        for (number, cohort), mine in zip(cohorts.items(), lengths, strict=True):
+            bad = [client for client, length in zip(cohort.clients, mine.tolist(), strict=True) if not length <= LONGEST]
+            if bad:
+                shown = ", ".join(map(str, bad[:5])) + (" ..." if len(bad) > 5 else "")
+                raise DivergedError(f"round {self.round + 1}: the update of client{'s' if len(bad) > 1 else ''} {shown} is not "
+                                    f"finite{f' (model {number})' if len(cohorts) > 1 else ''}; {self._hint()}")
+
+    def _aggregate(self, number: int, cohort: Cohort, gathering: Gathering) -> GlobalModel:
+        """The server chain on one model; buffers are averaged beside it."""
+        task, entry, round = self.task, gathering.entries[number], gathering.round
+        buffers = cohort.buffers
+
+        def train(params: Params, epochs: int) -> Params:
+            nonlocal buffers
+            trained = task.train_pooled(ModelState(params, buffers), task.population.server, epochs=epochs,
+                                        role=f"server/{number}", number=round, round=round)
+            buffers = trained.buffers
+            return trained.params
+
+        with torch.no_grad():
+            ctx = Context(params=entry.model.params, start=entry.model.params, round=round, cohort=cohort,
+                          key=on_device(rng.key(task.recipe.seed, "server", round, number), task.device), train=_with_grad(train))
+            u, chain = task.server.update({}, entry.chain, ctx)
+            before = entry.model.params
+            after = torch._foreach_add(list(before.values()), [u[name] for name in before])
+            return GlobalModel(ModelState(dict(zip(before, after, strict=True)), buffers), chain)
+
+    def _check_finite(self, largest: Mapping[int, Tensor]) -> None:
+        """Updates that are finite can still add up, in the server chain, to a model (here its largest weight) that is not."""
+        for number, weight in largest.items():
+            if not weight.isfinite():
+                raise DivergedError(f"round {self.round + 1}: the server's update makes model {number} infinite; {self._hint()}, "
+                                    "or let the server take smaller steps")
+
+    def _update_pool(self) -> None:
+        task = self.task
+        accuracies = self._validate()
+        key = rng.key(task.recipe.seed, "pool", self.round)
+        self.pool_state, changes = task.pool.after_round(self.pool_state, accuracies, self.round, key)
+        for parent, child in changes.clones:
+            self.models[child] = self.models[parent]  # values are never changed in place: sharing is copying
+        for number in changes.deleted:
+            for states in (self.models, *self._probe_states):
+                states.pop(number, None)
+
+    def _validate(self) -> list[dict[int, float]]:
+        """The accuracy of each model that a client keeps on the client's validation examples."""
+        task = self.task
+        assert task.population.validation is not None, "build_task checked that"
+        keeps = task.pool.keeps(self.pool_state)
+        result: list[dict[int, float]] = [{} for _ in keeps]
+        for number in sorted({n for mine in keeps for n in mine}):
+            users = [client for client, mine in enumerate(keeps) if number in mine]
+            parts = [torch.from_numpy(task.population.validation[client]) for client in users]
+            index = torch.cat(parts).to(task.device)
+            right = (task.predict(self.view(number), task.data.train.x[index]) == task.data.train.y[index]).float().cpu()
+            for client, mine in zip(users, right.split([len(p) for p in parts]), strict=True):
+                result[client][number] = float(mine.mean())
+        return result
+
+    def _probe(self, number: int, cohort: Cohort, after: GlobalModel, gathered: dict[int, Any]) -> Record:
+        """Probes read the first model under its plain names, further ones with the model's number in front."""
+        record: Record = {}
+        for i, probe in enumerate(self.task.probes):
+            seen = Round(self.round + 1, self.models[number].model, after.model, cohort, cohort.clients, self._evaluated(after))
+            states = self._probe_states[i]
+            state = states[number] if number in states else probe.init(self._setting)
+            values, states[number] = probe.read(self._setting, seen, state, gathered.get(i))
+            record |= {name if number == 0 else f"model {number}: {name}": value for name, value in values.items()}
+        return record
+
+    def _train_twin(self, model: ModelState, indices: np.ndarray, batch_size: int, round: int) -> ModelState:
+        return self.task.train_pooled(model, indices, epochs=self.task.recipe.epochs, role="twin", number=round,
+                                      batch_size=batch_size, round=round)
+
+    def _hint(self) -> str:
+        rate = next((f"{spec.name}.lr is {spec.args['lr']}" for spec in self.task.recipe.step if "lr" in spec.args), None)
+        clips = any(spec.name == "clip_gradient" for spec in self.task.recipe.step)
+        return ("lower the learning rate" + (f" ({rate})" if rate else "")
+                + ("" if clips else ", or clip gradients (clip_gradient(10) before sgd)"))
+
+
+def _with_grad(function: Callable[[Params, int], Params]) -> Callable[[Params, int], Params]:
+    """Training inside the server chain, which otherwise runs without gradients."""
+
+    def call(params: Params, epochs: int) -> Params:
+        with torch.enable_grad():
+            return function(params, epochs)
+
+    return call

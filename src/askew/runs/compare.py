@@ -1,0 +1,206 @@
+"""Methods side by side: same data, same federation, same first weights, same number of rounds, several seeds."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from askew.core import registry
+from askew.core.dataset import Dataset
+from askew.core.errors import AskewError, DivergedError
+from askew.core.recipe import Recipe
+from askew.core.registry import Spec
+from askew.runs.comparison import Comparison, Contender, Outcome
+from askew.runs.judge import Judge, majority_accuracy
+from askew.rounds.loop import Record
+from askew.runs.run import resume, run
+from askew.runs.run_folder import RunFolder, describe_environment
+from askew.engine.task import Task, build_task
+from askew.engine.threads import use_threads
+
+TABLE = "table.json"
+
+
+def compare(recipes: Mapping[str, Recipe], seeds: Sequence[int], *, target: float | None = None, engine: str = "auto",
+            device: str = "cpu", data_dir: str | None = None, out: str | Path | None = None, go_on: bool = False,
+            on_start: Callable[[str, int], None] | None = None,
+            on_round: Callable[[Record, Recipe], None] | None = None) -> Comparison:
+    """Run every recipe with every seed, and judge all by one measure.
+
+    All recipes are built and checked before the first one runs. Seeds are the outer loop: whenever it is stopped,
+    methods have been compared on the same seeds, but for the last one.
+
+    Args:
+        recipes: label -> recipe; their seeds do not matter. Where one of them is judged by devices (its pool or its
+            population is about devices, or `judge` says so), all are, unless one says "global".
+        seeds: of the federation, the first weights and everything else; the same for all recipes.
+        target: the accuracy to which rounds are counted; None takes 95% of what centralised training reaches.
+        engine, device, data_dir: as in `askew.run`.
+        out: a folder, which gets table.json and a run folder for each recipe and seed; nothing is written without one.
+        go_on: the folder holds an interrupted comparison: keep its finished runs, resume the one under way, do the rest.
+        on_start: called with label and seed before each run.
+        on_round: called with each round's record; the rounds that a diverged run did not reach come as empty records.
+
+    Returns:
+        the comparison; on Ctrl-C, of what was finished.
+
+    Example:
+        >>> short = askew.Recipe(rounds=2)
+        >>> compared = compare({"fedavg": fedavg(short), "fednnnn": fednnnn(short)}, seeds=[0, 1])
+        >>> [(row["name"], len(row["accuracies"])) for row in compared.as_mapping()["methods"]]
+        [('fedavg', 2), ('fednnnn', 2)]
+    """
+    _check(recipes, seeds, target, None if go_on else out)
+    with use_threads(1):
+        contenders, judge, majority = _prepare(recipes, seeds[0], device, data_dir)
+    names = _folder_names(recipes)
+    began, interrupted = time.monotonic(), False
+    try:
+        for seed in seeds:
+            for label, contender in contenders.items():
+                if on_start:
+                    on_start(label, seed)
+                path = None if out is None else Path(out) / f"{names[label]}-seed{seed}"
+                contenders[label] = _add_run(contender, seed, engine, device, data_dir, path, on_round)
+    except KeyboardInterrupt:
+        interrupted = True
+    done = Comparison(tuple(contenders.values()), tuple(seeds), judge, target, majority, time.monotonic() - began,
+                      interrupted, None if out is None else Path(out))
+    if out is not None:
+        write_table(Path(out), done.as_mapping(), device, engine)
+    return done
+
+
+def write_table(folder: Path, table: Mapping[str, Any], device: str, engine: str) -> None:
+    """table.json: the numbers, and the machine and versions that they come from."""
+    folder.mkdir(parents=True, exist_ok=True)
+    whole = {**table, "environment": describe_environment(device, engine=engine)}
+    (folder / TABLE).write_text(json.dumps(whole, indent=1) + "\n")
+
+
+def check_new_folder(path: Path) -> None:
+    """Refuse, before any work, a folder that could not take a comparison."""
+    if path.is_dir() and any(path.iterdir()):
+        raise AskewError(f"--out: {str(path)!r} is not empty; name another folder")
+    RunFolder.check_free(path)
+
+
+def _check(recipes: Mapping[str, Recipe], seeds: Sequence[int], target: float | None, out: str | Path | None) -> None:
+    if not recipes or not seeds:
+        raise AskewError(f"there is nothing to compare: {len(recipes)} methods with {len(seeds)} seeds; give at least "
+                         "one of each")
+    if len(set(seeds)) < len(seeds):
+        raise AskewError(f"seeds {list(seeds)} name one twice; the same run again is no further evidence")
+    if target is not None and not 0 < target <= 1:
+        raise AskewError(f"target must be an accuracy in (0, 1], got {target}")
+    if out is not None:
+        check_new_folder(Path(out))
+
+
+def _prepare(recipes: Mapping[str, Recipe], seed: int, device: str,
+             data_dir: str | None) -> tuple[dict[str, Contender], Judge, float | None]:
+    """All recipes built once, so that a mistake in the last one is found before the first one runs."""
+    loaded: dict[str, Dataset] = {}
+    tasks: dict[str, Task] = {}
+    for label, recipe in recipes.items():
+        if str(recipe.data) not in loaded:
+            loaded[str(recipe.data)] = registry.build("data", recipe.data, data_dir=data_dir)
+        try:
+            tasks[label] = build_task(recipe.replace(seed=seed), data=loaded[str(recipe.data)], device=device)
+        except AskewError as error:
+            raise AskewError(f"{label}: {error}") from None
+    judge = _judge_for_all(tasks.values())
+    federation = next((task for task in tasks.values() if task.num_clients > 1), None)
+    majority = None
+    if judge == "devices" and federation is not None:
+        majority = majority_accuracy(federation.population, federation.data.test.y.cpu().numpy())
+    contenders = {}
+    for label, task in tasks.items():
+        # Every run records the accuracy on the whole test set and on the devices; which one counts is decided here.
+        recipe = recipes[label].replace(judge="global")
+        if judge == "devices" and federation is not None and not task.pool.needs_validation:
+            recipe = _on_same_devices(recipe, federation.recipe.population)
+        contenders[label] = Contender(label, recipe, personal=task.pool.needs_validation)
+    return contenders, judge, majority
+
+
+def _on_same_devices(recipe: Recipe, federation: Spec) -> Recipe:
+    """With a probe, where the recipe's own clients are not exactly the federation's."""
+    if recipe.population == federation and not recipe.hold_out:
+        return recipe
+    probe = Spec("askew.runs.judge:accuracy_on_devices_of", {"population": str(federation)})
+    return recipe.replace(probes=(*recipe.probes, probe))
+
+
+def _judge_for_all(tasks: Any) -> Judge:
+    asked = {task.recipe.judge for task in tasks}
+    if asked != {"auto"}:
+        return "global" if "global" in asked else "devices"
+    by_devices = any(task.pool.needs_validation or task.population.test is not None for task in tasks)
+    return "devices" if by_devices else "global"
+
+
+def _add_run(contender: Contender, seed: int, engine: str, device: str, data_dir: str | None, path: Path | None,
+             on_round: Callable[[Record, Recipe], None] | None) -> Contender:
+    recipe, rounds = contender.recipe.replace(seed=seed), 0
+
+    def count(record: Record, recipe: Recipe) -> None:
+        nonlocal rounds
+        rounds += 1
+        if on_round:
+            on_round(record, recipe)
+
+    earlier = _earlier(path, recipe)
+    for record in earlier.records if earlier else ():
+        count(record, recipe)
+    if earlier and earlier.finished:
+        return replace(contender, outcomes=(*contender.outcomes, Outcome(seed, earlier.records, earlier.seconds, path)))
+    try:
+        if earlier and path is not None:
+            result = resume(path, engine=engine, device=device, data_dir=data_dir, on_round=count)
+        else:  # also what an earlier comparison left without a checkpoint, or diverged: it is done again
+            result = run(recipe, engine=engine, device=device, data_dir=data_dir, out=path, overwrite=True, on_round=count)
+    except DivergedError as error:
+        for _ in range(recipe.rounds - rounds):
+            count({}, recipe)
+        return replace(contender, diverged={**contender.diverged, seed: str(error)})
+    if result.interrupted:
+        raise KeyboardInterrupt  # a run half done is no result: going on with the comparison resumes it
+    done = Outcome(seed, result.records, result.seconds, result.folder)
+    return replace(contender, outcomes=(*contender.outcomes, done))
+
+
+@dataclass(frozen=True)
+class _Earlier:
+    """A run that an interrupted comparison left behind."""
+
+    records: list[Record]
+    finished: bool
+    seconds: float
+
+
+def _earlier(path: Path | None, recipe: Recipe) -> _Earlier | None:
+    """What the folder of a run holds of this recipe; None where there is nothing to go on from."""
+    if path is None or not path.exists():
+        return None
+    folder = RunFolder.open(path)
+    if folder.recipe != recipe:
+        raise AskewError(f"{str(path)!r} holds a run of another recipe; go on with the settings it began with, or name another folder")
+    if folder.is_finished:
+        return _Earlier(folder.records(), True, float(folder.summary["seconds"]))
+    return _Earlier(folder.records(), False, 0.0) if folder.has_checkpoint else None
+
+
+def _folder_names(labels: Mapping[str, Any]) -> dict[str, str]:
+    """`fedprox(mu=0.1)` -> `fedprox-mu=0.1`; names that become equal get a number."""
+    names: dict[str, str] = {}
+    for label in labels:
+        plain = re.sub(r"[^\w.=+]+", "-", label).strip("-")
+        taken = sum(name == plain or name.startswith(f"{plain}--") for name in names.values())
+        names[label] = f"{plain}--{taken + 1}" if taken else plain
+    return names

@@ -1,0 +1,89 @@
+"""What decides a claim, by hand."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from askew.papers.decision import decide, missing_rows
+from askew.papers.item import Claim
+from askew.papers.papers import all_items
+from askew.papers.values import Value
+
+ABOVE = Claim("a is above b", "here", lambda v: v["a"] - v["b"])
+GROWS = Claim("it grows", "here", lambda v: (v["b"] - v["a"], v["c"] - v["b"]))
+NEAR = Claim("a is b, to 2 points", "here", lambda v: 2 - abs(v["a"] - v["b"]))
+
+
+def values(noise=1.0, **means):
+    return {name: Value(mean, None, 1, 0, True, None, noise) for name, mean in means.items()}
+
+
+@pytest.mark.parametrize(("a", "b", "noise", "expected"), [
+    (99.26, 99.14, 0.09, "open: within the noise"),  # +0.12 points; twice sqrt(0.09^2 + 0.09^2) is 0.25
+    (99.40, 99.14, 0.09, "holds"), (98.80, 99.14, 0.09, "fails"), (98.95, 99.14, 0.09, "open: within the noise"),
+    (50.0, 39.9, 5.0, "open: within the noise"), (54.2, 40.0, 5.0, "holds"),  # 14.1
+    (50.0, 40.0, 0.0, "holds"), (40.0, 40.0, 0.0, "open: within the noise"),
+])
+def test_an_inequality_is_met_by_more_than_the_noise(a, b, noise, expected):
+    assert decide(ABOVE, values(noise, a=a, b=b)) == expected
+
+
+def test_one_inequality_clearly_missed_fails_and_one_in_doubt_leaves_it_open():
+    assert decide(GROWS, values(a=10, b=20, c=30)) == "holds"
+    assert decide(GROWS, values(a=10, b=20, c=21)) == "open: within the noise"
+    assert decide(GROWS, values(a=10, b=20, c=10)) == "fails"
+    assert decide(GROWS, values(a=19, b=20, c=10)) == "fails"
+
+
+def test_noise_of_margins_that_are_no_straight_lines():
+    assert decide(NEAR, values(0.1, a=50, b=50)) == "holds"  # both ways away from 50 the margin falls by 0.1
+    assert decide(NEAR, values(1.0, a=50, b=50)) == "open: within the noise"
+    assert decide(NEAR, values(1.0, a=50, b=60)) == "fails"
+
+
+@pytest.mark.parametrize("broken", [Value(10.0, None, 1, 0, True, None, 0.3, lost=1), Value(None, None, 0, 1, True),
+                                    Value(60.0, None, 1, 2, True, None, 0.3, lost=2)], ids=["at chance", "diverged", "one of three"])
+def test_runs_that_diverged_or_collapsed_are_no_evidence(broken):
+    """ "It drops by more than 17 points" does not hold because a run fell to 10%."""
+    assert decide(ABOVE, {**values(a=86.0), "b": broken}) == "open: runs diverged or ended at chance"
+    assert decide(GROWS, {**values(a=86.0), "b": broken}) == "not measured"  # c is missing as well
+    assert decide(GROWS, {**values(a=86.0), "b": broken, "c": Value()}) == "not measured"
+
+
+def test_all_missing_rows_are_named():
+    assert missing_rows(GROWS, {"b": 1.0}) == ["a", "c"]
+    assert missing_rows(GROWS, {"a": 1.0, "b": 1.0, "c": 1.0}) == []
+    assert decide(ABOVE, {}) == "not measured"
+
+
+@pytest.mark.parametrize("margins", [True, (1.0, False), ()])
+def test_truth_values_are_refused(margins):
+    """They would be margins of 1 and 0, whatever the noise."""
+    with pytest.raises(TypeError, match="margins are differences"):
+        decide(Claim("it holds", "here", lambda v: margins), {})
+
+
+@given(st.floats(0, 100), st.floats(0, 100), st.floats(0, 20), st.floats(0, 20))
+@settings(max_examples=200, deadline=None)
+def test_more_noise_decides_nothing(a, b, noise, more):
+    before, after = decide(ABOVE, values(noise, a=a, b=b)), decide(ABOVE, values(noise + more, a=a, b=b))
+    assert after in (before, "open: within the noise")
+
+
+@pytest.mark.parametrize("item", [item for item in all_items() if item.claims], ids=lambda item: item.address)
+def test_every_claim_of_the_papers_is_open_when_all_rows_are_one_noisy_number(item):
+    """A table of equal numbers decides only claims that say how equal they are, or how large."""
+    for claim in item.claims:
+        margins = claim.met_by(dict.fromkeys((row.name for row in item.rows), 50.0))
+        noisy = {row.name: Value(50.0, None, 1, 0, True, None, 1e6) for row in item.rows}
+        assert decide(claim, noisy) == "open: within the noise", claim.says
+        assert len(margins) == len(claim.met_by({row.name: float(i) for i, row in enumerate(item.rows)}))
+
+
+@pytest.mark.parametrize("item", [item for item in all_items() if item.claims], ids=lambda item: item.address)
+def test_a_collapsed_run_decides_no_claim_of_the_papers(item):
+    for claim in item.claims:
+        asked = missing_rows(claim, {})
+        for name in asked:
+            ours = values(0.1, **dict.fromkeys(asked, 60.0)) | {name: Value(10.0, None, 1, 0, True, None, 0.3, lost=1)}
+            assert decide(claim, ours) == "open: runs diverged or ended at chance"

@@ -1,0 +1,169 @@
+"""From stored runs to the table that people read, with numbers that can be checked by hand."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from askew.core.recipe import Recipe
+from askew.papers.papers import find
+from askew.papers.store import Results, Run
+from askew.papers.summary import counts, summarise
+from askew.papers.values import value_of
+
+
+@pytest.fixture
+def put(toy, tmp_path):
+    """Store the accuracy of a recipe with a seed; None: it diverged."""
+
+    def add(recipe: Recipe, seed: int, accuracy: float | None, finished: bool = True, scale="full"):
+        records = {"round": [1], "accuracy": [accuracy]}
+        run = Run(recipe.fingerprint, recipe.name, seed, recipe.to_toml(), 1, finished and accuracy is not None,
+                  "it broke" if accuracy is None else None, {}, 1.0, 1, records)
+        Results(tmp_path, scale).add([(toy[0], run)])
+
+    return add
+
+
+def test_mean_and_spread_over_seeds(toy, put, tmp_path):
+    row = toy[0].rows[0]
+    assert value_of(row, Results(tmp_path), "toy2020").measured is False
+    put(row.recipes[0], 0, 0.80)
+    one = value_of(row, Results(tmp_path), "toy2020")
+    assert (one.mean, one.spread, one.n) == (pytest.approx(80), None, 1)
+    put(row.recipes[0], 1, 0.84)
+    put(row.recipes[0], 2, None)
+    put(row.recipes[0], 3, 0.1, finished=False)
+    value = value_of(row, Results(tmp_path), "toy2020")
+    assert (value.mean, value.n, value.diverged) == (pytest.approx(82), 2, 1)
+    assert value.spread == pytest.approx(8**0.5)  # sqrt((4 + 4) / 1)
+
+
+def test_the_best_of_several_recipes(toy, put, tmp_path):
+    row = toy[1].rows[1]
+    for recipe, accuracies in zip(row.recipes, ([0.5, 0.5], [0.4, 0.8], [None]), strict=True):
+        assert not value_of(row, Results(tmp_path), "toy2020").measured  # the best of some is not the best of all
+        for seed, accuracy in enumerate(accuracies):
+            put(recipe, seed, accuracy)
+    value = value_of(row, Results(tmp_path), "toy2020")
+    assert value.mean == pytest.approx(60)
+    assert value.best == row.recipes[1]
+
+
+def test_a_reduction_is_taken_seed_by_seed(toy, put, tmp_path):
+    row = toy[0].rows[2]
+    put(row.recipes[0], 0, 0.40)
+    assert not value_of(row, Results(tmp_path), "toy2020").measured
+    for seed, accuracy in ((0, 0.90), (1, 0.80), (2, 0.70)):
+        put(row.less_than[0], seed, accuracy)
+    put(row.recipes[0], 1, 0.36)
+    value = value_of(row, Results(tmp_path), "toy2020")
+    assert (value.mean, value.n) == (pytest.approx(47), 2)  # (50 + 44) / 2; seed 2 has one side only
+    assert value.spread == pytest.approx(18**0.5)
+
+
+def test_all_runs_diverged(toy, put, tmp_path):
+    put(toy[0].rows[1].recipes[0], 0, None)
+    summary = summarise(toy[0], Results(tmp_path))
+    assert [row.verdict for row in summary.rows] == [None, "differs", None]
+    assert summary.status == "partial"
+    put(toy[0].rows[0].recipes[0], 0, 0.9)
+    summary = summarise(toy[0], Results(tmp_path))
+    assert summary.status == "measured"
+    assert [row.verdict for row in summary.rows] == ["open", "differs", "differs"]  # near, but the row to tell it from is lost
+
+
+def test_an_item_from_not_run_to_measured(toy, put, tmp_path):
+    iid, skewed, _ = toy[0].rows
+
+    def now():
+        return summarise(toy[0], Results(tmp_path))
+
+    assert now().status == "not run"
+    assert counts([now()]) == {"numbers": {"within": 0, "ordering holds": 0, "open": 0, "differs": 0, "not measured": 3},
+                               "claims": {"hold": 0, "fail": 0, "open": 0, "not measured": 2}}
+    put(skewed.recipes[0], 0, 0.30, finished=False)
+    assert now().status == "not run"
+    put(iid.recipes[0], 0, 0.91)
+    assert now().status == "partial"
+    put(skewed.recipes[0], 0, 0.30)
+    summary = now()
+    assert summary.status == "measured"
+    assert [row.verdict for row in summary.rows] == ["within", "differs", "differs"]  # accuracies and a reduction are no ordering
+    assert [decision for _, decision in summary.claims] == ["holds", "not measured"]
+    shown = summary.as_mapping(12.0)
+    assert shown["rows"][1] == {"name": "skewed", "unit": "%", "paper": 40, "paper_spread": 1.5, "about": False, "ours": 30.0,
+                                "spread": None, "noise": pytest.approx(2.415, abs=0.001),  # sqrt(30 * 70 / 360)
+                                "n": 1, "diverged": 0, "verdict": "differs"}
+    assert shown["claims"][0] == {"says": "Skew costs accuracy", "where": "section 1", "holds": True, "decision": "holds"}
+    assert shown["claims"][1]["holds"] is None
+    assert shown["variant"] is False
+    assert shown["rows"][2]["ours"] == pytest.approx(61)
+    assert (shown["runs"], shown["done"], shown["images"], shown["estimated_s"]) == (2, 2, 0, 12.0)
+    once = {"within": 1, "ordering holds": 0, "open": 0, "differs": 2, "not measured": 0}
+    assert counts([summary])["numbers"] == once
+    assert counts([summary, summary])["numbers"] == once  # a figure that repeats a table's numbers
+    variant = replace(summary, item=replace(summary.item, variant=True))
+    assert counts([summary, variant]) == counts([summary])
+    assert sum(counts([variant])["numbers"].values()) == sum(counts([variant])["claims"].values()) == 0
+
+
+def test_rows_without_a_printed_number_have_no_verdict(toy, put, tmp_path):
+    put(toy[1].rows[0].recipes[0], 0, 0.30)
+    summary = summarise(toy[1], Results(tmp_path))
+    assert (summary.rows[0].paper, summary.rows[0].verdict, summary.rows[0].ours.mean) == (None, None, pytest.approx(30))
+    assert summary.status == "partial"
+
+
+def test_quick_never_counts_as_full(toy, put, tmp_path):
+    table = toy[0]
+    for row in table.rows[:2]:
+        put(table.quick(row.recipes[0]), 0, 0.9 if row.name == "IID" else 0.4, scale="quick")
+    assert summarise(table, Results(tmp_path)).status == "not run"
+    quick = summarise(table, Results(tmp_path, "quick"))
+    assert quick.status == "measured"
+    assert [row.verdict for row in quick.rows] == ["differs"] * 2  # as near as can be, and two rows are no ordering
+    assert [decision for _, decision in quick.claims] == ["not measured"] * 2
+    assert quick.as_mapping()["scale"] == "quick"
+
+
+def test_noise_of_one_seed_and_of_several(toy, put, tmp_path):
+    row, lost = toy[0].rows[0], toy[0].rows[2]
+    put(row.recipes[0], 0, 0.80)
+    assert value_of(row, Results(tmp_path), "toy2020").noise == pytest.approx((80 * 20 / 360) ** 0.5)
+    put(row.recipes[0], 1, 0.90)
+    assert value_of(row, Results(tmp_path), "toy2020").noise == pytest.approx(5)  # sqrt(50) / sqrt(2)
+    put(lost.recipes[0], 0, 0.40)
+    both = (80 * 20 / 360 + 40 * 60 / 360) ** 0.5
+    assert value_of(lost, Results(tmp_path), "toy2020").noise == pytest.approx(both)  # of a difference, from both sides
+
+
+def test_lost_runs_are_counted_against_the_recipe(toy, put, tmp_path):
+    """One surviving seed of three; a run at chance; and of several recipes one that loses none is the best."""
+    row = toy[0].rows[0]
+    for seed, accuracy in enumerate((0.90, None, None)):
+        put(row.recipes[0], seed, accuracy)
+    value = value_of(row, Results(tmp_path), "toy2020")
+    assert (value.mean, value.n, value.lost, value.counts) == (pytest.approx(90), 1, 2, False)
+    assert summarise(toy[0], Results(tmp_path)).rows[0].verdict == "differs"
+    put(toy[0].rows[1].recipes[0], 0, 0.10)
+    assert value_of(toy[0].rows[1], Results(tmp_path), "toy2020").lost == 1
+    assert value_of(toy[0].rows[2], Results(tmp_path), "toy2020").lost == 3  # both sides of a reduction
+    assert summarise(toy[0], Results(tmp_path)).claims[0][1] == "open: runs diverged or ended at chance"
+
+
+def test_the_best_recipe_is_one_that_loses_no_run(toy, put, tmp_path):
+    row = toy[1].rows[1]
+    for recipe, accuracies in zip(row.recipes, ([0.5, 0.5], [0.8, None], [0.1]), strict=True):
+        for seed, accuracy in enumerate(accuracies):
+            put(recipe, seed, accuracy)
+    value = value_of(row, Results(tmp_path), "toy2020")
+    assert (value.mean, value.lost, value.best) == (pytest.approx(50), 0, row.recipes[0])
+
+
+@pytest.mark.parametrize(("paper", "numbers"), [("zhao2018", 73), ("hsu2019", 4), ("fedcd2020", 7), ("fednnnn2020", 40),
+                                                ("ozdayi2020", 10)])
+def test_each_printed_number_is_counted_once(paper, numbers):
+    """By hand: zhao2018 15 + 24 + 30 in its tables and 4 in section 4.2; ozdayi2020 10 different numbers in all its tables."""
+    summaries = [summarise(item, Results(Path("nowhere"))) for item in find(paper)]
+    assert counts(summaries)["numbers"] == {"within": 0, "ordering holds": 0, "open": 0, "differs": 0, "not measured": numbers}

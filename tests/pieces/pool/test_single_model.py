@@ -1,0 +1,17 @@
+"""One model for everybody."""
+
+from askew.core import rng
+from askew.pieces.pool import single_model
+
+
+def test_everybody_trains_and_uses_model_0():
+    pool = single_model()
+    state = pool.init(4)
+    assert pool.trainers(state, [1, 3]) == {0: [1, 3]}
+    assert list(pool.scores(state, 0, [1, 3])) == [1.0, 1.0]
+    assert list(pool.choice(state)) == [0, 0, 0, 0]
+    assert [list(mine) for mine in pool.keeps(state)] == [[0]] * 4
+    after, changes = pool.after_round(state, [{}] * 4, 1, rng.key(0, "pool"))
+    assert (after, changes.clones, changes.deleted) == (state, (), ())
+    assert pool.metrics(state, None) == {}
+    assert not pool.needs_validation

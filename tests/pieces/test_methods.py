@@ -1,0 +1,118 @@
+"""Each method of the papers is the composition that its paper describes."""
+
+import pytest
+import torch
+
+import askew
+from askew.core import registry
+from askew.pieces.methods import (
+    centralised,
+    data_sharing,
+    fedavg,
+    fedavgm,
+    fedcd,
+    fednnnn,
+    fedprox,
+    norm_norm,
+    ozdayi_combination,
+    projected,
+    server_momentum,
+    server_training,
+    sign_agreement,
+)
+
+BASE = askew.Recipe(rounds=2, population="shards(clients=5, shards_per_client=2)", batch_size=50,
+                    model="mlp(hidden=[8])")
+METHODS = [n for n in registry.names("method") if registry.find("method", n).__module__.startswith("askew.")]
+
+
+def texts(specs):
+    return [str(spec) for spec in specs]
+
+
+@pytest.mark.parametrize(("recipe", "server"), [
+    (fedavg(), ["mean()"]),
+    (fedavgm(), ["mean()", "momentum(beta=0.9, nesterov=True)"]),
+    (server_momentum(), ["mean()", "momentum(beta=0.5)"]),
+    (norm_norm(), ["mean()", "rescale_to_mean_norm(beta=1.0)", "evaluate_average()"]),
+    (fednnnn(), ["mean()", "rescale_to_mean_norm(beta=0.7)", "momentum(beta=0.8)", "evaluate_average()"]),
+    (sign_agreement(), ["mean()", "mask_by_sign_agreement(theta=2.0)"]),
+    (server_training(), ["mean()", "train_on_server(epochs=1)"]),
+    (ozdayi_combination(), ["mean()", "mask_by_sign_agreement(theta=2.0)", "momentum(beta=0.9)", "train_on_server()"]),
+    (fedcd(), ["mean(weights='score')"]),
+    (fedcd(rounding="nearest"), ["mean(weights='score')", "quantize(bits=8)"]),
+], ids=lambda value: value.name if isinstance(value, askew.Recipe) else "")
+def test_server_chains_read_as_the_papers_do(recipe, server):
+    assert texts(recipe.server) == server
+
+
+def test_client_steps_read_as_the_papers_do():
+    assert texts(fedprox(mu=0.1).step) == ["add_proximal(mu=0.1)", "sgd(lr=0.1)"]
+    assert texts(projected(radius=3.0, noise=1e-4).step) == [
+        "add_gradient_noise(std=0.0001)", "sgd(lr=0.1)", "project_to_ball(radius=3.0, centre='origin')"]
+    assert texts(projected().step) == ["sgd(lr=0.1)", "project_to_ball(radius=3.0, centre='origin')"]
+
+
+def test_methods_that_change_more_than_chains():
+    assert (server_training().hold_out, ozdayi_combination().hold_out) == (0.05, 0.05)
+    assert server_training(askew.Recipe(hold_out=0.2)).hold_out == 0.2
+    sharing = data_sharing(hold_out=0.2, alpha=0.5)
+    assert (sharing.hold_out, sharing.share, str(sharing.start)) == (0.2, 0.5, "warm_up(until=0.6)")
+    assert str(data_sharing(warm_up_until=0.0).start) == "random()"
+    clones = fedcd(milestones=[2], bits=4)
+    assert str(clones.pool) == "clone_and_delete(milestones=[2])"
+    assert texts(clones.upload) == ["quantize_at_random(bits=4)"]
+    assert texts(fedcd(bits=4, rounding="nearest").upload) == ["quantize(bits=4)"]
+    assert clones.validation == 0.2
+    assert fedcd(askew.Recipe(population="hierarchical()")).validation == 0.0  # its devices have validation data
+    assert fedcd(askew.Recipe(validation=0.1)).validation == 0.1
+
+
+def test_data_sharing_gives_every_client_its_share_and_keeps_the_servers_set_balanced():
+    from askew.engine.task import build_task
+
+    task = build_task(data_sharing(BASE, hold_out=0.1, alpha=0.5))
+    plain = build_task(BASE.replace(hold_out=0.1))
+    server = set(task.population.server.tolist())
+    given = [len(server & set(task.population.train[k].tolist())) for k in range(5)]
+    assert given == [round(0.5 * len(server))] * 5
+    assert (task.population.sizes - plain.population.sizes).tolist() == given
+
+
+@pytest.mark.parametrize(("population", "fraction", "factor"), [
+    ("shards(clients=5, shards_per_client=2)", 1.0, 5), ("iid(clients=20)", 0.25, 5), ("iid(20)", 0.01, 1),
+    ("hierarchical()", 0.5, 15),  # 30 devices unless it is told another number
+    ("pooled()", 1.0, 1),
+])
+def test_centralised_training_has_the_batch_that_many_times_larger(population, fraction, factor):
+    one = centralised(askew.Recipe(population=population, fraction=fraction, batch_size=20))
+    assert one.batch_size == 20 * factor
+    assert (str(one.population), one.fraction) == ("pooled()", 1.0)
+
+
+def test_centralised_keeps_nothing_of_a_method_but_the_optimiser():
+    base = BASE.replace(hold_out=0.1, share=0.5, step=["sgd(lr=0.3, momentum=0.5)"])
+    one = centralised(fedcd(fedprox(fednnnn(base))))
+    assert texts(one.step) == ["sgd(lr=0.3, momentum=0.5)"]
+    assert texts(one.server) == ["mean()"]
+    assert (one.upload, str(one.pool), one.validation, one.hold_out, one.share) == ((), "single_model()", 0.0, 0.0, 0.0)
+    assert askew.run(one).accuracy > 0
+
+
+def test_methods_stack_and_their_names_too():
+    both = sign_agreement(fedprox(BASE))
+    assert both.name == "fedprox+sign_agreement"
+    assert texts(both.step)[0] == "add_proximal(mu=0.01)"
+    assert texts(both.server)[1] == "mask_by_sign_agreement(theta=2.0)"
+    assert fedavg(BASE).name == "fedavg"
+    assert askew.run(both).records
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_runs_on_the_default_base_and_survives_a_file(name):
+    recipe = registry.build("method", name, base=BASE)
+    assert recipe.name == name
+    assert askew.Recipe.from_toml(recipe.to_toml()) == recipe
+    result = askew.run(recipe)
+    assert len(result.records) == 2
+    assert all(torch.isfinite(v).all() for v in result.model.values())

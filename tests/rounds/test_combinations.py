@@ -1,0 +1,109 @@
+"""Every sensible combination of pieces runs; a meaningless one is refused with the reason."""
+
+from itertools import permutations
+
+import pytest
+import torch
+
+import askew
+from askew.pieces.methods import fedcd
+
+TINY = askew.Recipe(population="shards(clients=4, shards_per_client=3)", model="mlp(hidden=[8])", batch_size=60,
+                    rounds=3, hold_out=0.05)
+SERVER = {
+    "scale": "scale(lr=0.5)", "momentum": "momentum(beta=0.5)",
+    "rescale_to_mean_norm": "rescale_to_mean_norm(beta=0.7)",
+    "mask_by_sign_agreement": "mask_by_sign_agreement(theta=2.0)", "train_on_server": "train_on_server()",
+    "evaluate_average": "evaluate_average()", "quantize": "quantize(bits=8)",
+}
+# What comes first, what follows it, and why the two do not go together.
+REFUSED = {
+    ("train_on_server", "mask_by_sign_agreement"): "put mask_by_sign_agreement before it",
+    ("train_on_server", "rescale_to_mean_norm"): "put it before train_on_server",
+    ("train_on_server", "evaluate_average"): "use one of evaluate_average and train_on_server",
+    ("evaluate_average", "train_on_server"): "use one of evaluate_average and train_on_server",
+} | {("quantize", name): "quantize must come last" for name in SERVER if name not in ("quantize", "evaluate_average")}
+PAIRS = list(permutations(SERVER, 2))
+CLIENT = {
+    "add_proximal": ["add_proximal(mu=0.1)", "sgd(lr=0.1)"],
+    "add_gradient_noise": ["add_gradient_noise(std=0.01)", "sgd(lr=0.1)"],
+    "project_to_ball": ["sgd(lr=0.1)", "project_to_ball(radius=3.0)"],
+    "all": ["add_gradient_noise(std=0.01)", "add_proximal(mu=0.1)", "sgd(lr=0.1, momentum=0.5, weight_decay=0.001)",
+            "project_to_ball(radius=3.0, centre='start')"],
+}
+
+
+def assert_trains(recipe):
+    """It ends, with finite numbers, and the model has moved."""
+    result = askew.run(recipe)
+    assert len(result.records) == recipe.rounds
+    for entry in result.simulation.models.values():
+        assert all(torch.isfinite(v).all() for v in entry.model.params.values())
+    assert all(0 <= record["accuracy"] <= 1 and record["loss"] < 100 for record in result.records)
+    assert len({record["loss"] for record in result.records}) == recipe.rounds
+    return result
+
+
+def test_every_server_piece_is_in_the_table():
+    from askew.core import registry
+
+    known = {name for name in registry.names("server") if registry.find("server", name).__module__.startswith("askew.")}
+    assert known == {*SERVER, "mean"}
+
+
+@pytest.mark.parametrize("pair", [pair for pair in PAIRS if pair not in REFUSED], ids=" then ".join)
+def test_two_server_pieces_one_after_the_other(pair):
+    assert_trains(TINY.replace(server=["mean()", *(SERVER[name] for name in pair)]))
+
+
+@pytest.mark.parametrize("pair", list(REFUSED), ids=" then ".join)
+def test_pairs_that_make_no_sense(pair, tmp_path):
+    recipe = TINY.replace(server=["mean()", *(SERVER[name] for name in pair)])
+    with pytest.raises(askew.AskewError, match=REFUSED[pair]) as error:
+        askew.run(recipe, out=tmp_path / "run")
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("server", [[], *([call] for call in SERVER.values())], ids="".join)
+@pytest.mark.parametrize("step", CLIENT)
+def test_client_pieces_under_fedcd(step, server):
+    base = TINY.replace(step=CLIENT[step], server=["mean()", *server])
+    result = assert_trains(fedcd(base, milestones=[1, 2]))
+    assert result.records[0]["active_models"] == 2
+
+
+@pytest.mark.parametrize("step", CLIENT)
+def test_client_pieces_with_everything_at_the_server(step):
+    assert_trains(TINY.replace(step=CLIENT[step], upload=["quantize(bits=8, what='update')"],
+                               server=["mean()", "mask_by_sign_agreement(1.0)", "rescale_to_mean_norm(per='layer')",
+                                       "momentum(0.5, nesterov=True)", "scale(0.9)", "evaluate_average()"]))
+
+
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"server": ["mean()", "mean(weights='uniform')"]}, "server: mean and mean both make the update; keep one of them"),
+    ({"server": ["mean(weights='score')"]}, "needs a pool in which clients score models"),
+    ({"server": []}, r"server: no piece makes an update; add one, such as mean\(\)"),
+    ({"server": ["momentum(0.5)", "mean()"]}, "server: momentum acts on an update; put it after mean"),
+    ({"server": ["mean()", "mask_by_sign_agreement(theta=5.0)"]}, "theta = 5.0 is above the 4 clients of a round"),
+    ({"server": ["mean()", "mask_by_sign_agreement(3.0)"], "fraction": 0.5}, "theta = 3.0 is above the 2 clients"),
+    ({"server": ["mean()", "train_on_server()"], "hold_out": 0.0}, "train_on_server needs examples at the server"),
+    ({"step": ["sgd(0.1)", "sgd(0.2)"]}, "step: sgd and sgd both make the update"),
+    ({"step": ["add_proximal(0.1)"]}, "step: no piece makes an update; add one, such as sgd"),
+    ({"step": ["sgd(0.1)", "add_proximal(0.1)"]}, "step: add_proximal acts on the gradient; put it before sgd"),
+    ({"step": ["project_to_ball(3.0)", "sgd(0.1)"]}, "step: project_to_ball acts on an update; put it after sgd"),
+    ({"pool": "clone_and_delete()"}, "clone_and_delete scores models on validation data that the devices do not have"),
+    ({"start": "warm_up()", "hold_out": 0.0}, "warm_up needs examples at the server"),
+    ({"population": "iid(clients=1437)", "hold_out": 0.0, "validation": 0.5},
+     "two are needed, one to train and one to validate"),
+])
+def test_recipes_that_make_no_sense(changes, message, tmp_path):
+    with pytest.raises(askew.AskewError, match=message) as error:
+        askew.run(TINY.replace(**changes), out=tmp_path / "run")
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_sharing_without_examples_to_share_is_refused():
+    with pytest.raises(askew.AskewError, match="share needs examples at the server to share; set hold_out"):
+        askew.Recipe(share=0.5)
