@@ -13,22 +13,28 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from askew.core.client_piece import ClientContext, ClientPiece, OnGradient, OnUpdate, Optimiser
     from askew.core.dataset import Dataset, Examples
     from askew.core.errors import AskewError, DivergedError
     from askew.core.population import Ownership, Population
     from askew.core.recipe import Recipe
     from askew.core.registry import piece
-    from askew.core.transform import Context, Transform, chain
+    from askew.core.server_piece import Aggregator, ServerContext, ServerPiece
+    from askew.core.statistic import Senders, Statistic
     from askew.pieces import methods
     from askew.runs.run import Result, resume, run
 
 _HOMES = {"Dataset": "core.dataset", "Examples": "core.dataset", "AskewError": "core.errors", "DivergedError": "core.errors",
           "Ownership": "core.population", "Population": "core.population", "Recipe": "core.recipe", "piece": "core.registry",
-          "Context": "core.transform", "Transform": "core.transform", "chain": "core.transform",
+          "ClientContext": "core.client_piece", "ClientPiece": "core.client_piece", "OnGradient": "core.client_piece",
+          "OnUpdate": "core.client_piece", "Optimiser": "core.client_piece", "Aggregator": "core.server_piece",
+          "ServerContext": "core.server_piece", "ServerPiece": "core.server_piece", "Senders": "core.statistic",
+          "Statistic": "core.statistic",
           "Result": "runs.run", "resume": "runs.run", "run": "runs.run"}
 
-__all__ = ["AskewError", "Context", "Dataset", "DivergedError", "Examples", "Ownership", "Population", "Recipe", "Result",
-           "Transform", "chain", "methods", "piece", "resume", "run"]
+__all__ = ["Aggregator", "AskewError", "ClientContext", "ClientPiece", "Dataset", "DivergedError", "Examples", "OnGradient", "OnUpdate",
+           "Optimiser", "Ownership", "Population", "Recipe", "Result", "Senders", "ServerContext", "ServerPiece", "Statistic",
+           "methods", "piece", "resume", "run"]
 
 
 def __getattr__(name: str) -> Any:

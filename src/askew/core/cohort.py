@@ -1,17 +1,20 @@
-"""What the server may know of one round's client updates: statistics that stream, never the updates themselves.
+"""What the server may know of one round's clients: statistics that stream.
 
-Clients are added one by one or in stacked chunks, in any order; memory stays at a few models (plus one number a
-client and tensor for the norms) however many clients there are.
+Clients are added one by one or in stacked chunks, in any order; memory stays at a few models (plus one number per
+client and tensor for the norms) however many clients there are, unless a piece asks for a statistic that keeps more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from askew.core.transform import Params
+from askew.core.errors import AskewError
+from askew.core.statistic import Senders, Statistic
+from askew.core.tensors import Params, Tree
 
 _BLOCK = 4096
 LONGEST = 1.8e19  # an update whose square is beyond float32 has diverged
@@ -23,25 +26,25 @@ class Cohort:
     For clients k with weights a_k (normalised to sum 1) and updates u_k:
 
         mean       sum_k a_k u_k
-        sign_sum   sum_k sgn(u_k), unweighted
         N          || sum_k a_k u_k ||          (fednnnn2020, eq. 4)
         E          sum_k a_k || u_k ||          (fednnnn2020, eq. 5)
 
-    N and E exist for the whole model and for any group of its tensors.
+    N and E exist for the whole model and for any group of its tensors. What else a piece or a probe needs is
+    `cohort[statistic]`.
 
     Args:
         like: a model, for names, shapes, device and type.
-        needs: further statistics to gather; "signs" for `sign_sum`.
+        needs: further statistics to gather.
         buffers: likewise for the buffers (BatchNorm statistics), which are averaged too.
     """
 
-    def __init__(self, like: Mapping[str, Tensor], needs: Iterable[str] = (),
+    def __init__(self, like: Mapping[str, Tensor], needs: Iterable[Statistic] = (),
                  buffers: Mapping[str, Tensor] | None = None) -> None:
         self._like = dict(like)
         # Sums of several chunks are kept in float64 so that neither order nor chunking shows in the result. The first clients
         # bring them; where these are all, they stay as they are.
         self._sum: Params = {}
-        self._signs = {name: torch.zeros_like(v) for name, v in like.items()} if "signs" in needs else None
+        self._totals: dict[Statistic, Any] = dict.fromkeys(needs)
         self._buffer_like = dict(buffers or {})
         self._buffers = {name: torch.zeros_like(v, dtype=torch.float64) for name, v in self._buffer_like.items()}
         self._total: Tensor | float = 0.0
@@ -57,9 +60,15 @@ class Cohort:
         """Who is in it, sorted: in which order they arrived depends on the engine, and must not show in any result."""
         return sorted(self._arrived)
 
-    def add(self, updates: Mapping[str, Tensor], weights: Tensor, clients: Sequence[int],
-            buffers: Mapping[str, Tensor] | None = None, squares: Tensor | None = None) -> None:
-        """Add clients whose updates are stacked along a first axis; `squares` as from `squared_lengths`, if known."""
+    def add(self, message: Mapping[str, Tree], senders: Senders, weights: Tensor, squares: Tensor | None = None) -> None:
+        """Add clients whose messages are stacked along a first axis.
+
+        Args:
+            message: "update", "buffers" where the cohort expects them, and whatever the clients' pieces have added.
+            weights: [K] how much each counts, not normalised.
+            squares: of the updates, as from `squared_lengths`, if known.
+        """
+        updates, buffers, clients = message["update"], message.get("buffers", {}), senders.clients
         weights = weights.to(torch.float64)
         row = weights[None].float()
         for name, like in self._like.items():
@@ -71,10 +80,9 @@ class Cohort:
             else:
                 part = torch.mm(row if u.dtype == torch.float32 else weights[None].to(u.dtype), u.reshape(len(u), -1)).view(like.shape)
                 self._sum[name] = self._sum[name].double().add_(part) if name in self._sum else part
-            if self._signs is not None:
-                self._signs[name] += u.sign().sum(dim=0)
+        for statistic, gathered in self._totals.items():
+            self._totals[statistic] = statistic.add(gathered, message, senders)
         for name, total in self._buffers.items():
-            assert buffers is not None, "the cohort was told to expect buffers"
             total += torch.tensordot(weights, buffers[name].to(torch.float64), dims=1)
         self._squares.append(squared_lengths(updates) if squares is None else squares)
         self._weights.append(weights)
@@ -85,10 +93,11 @@ class Cohort:
         """Add all that another cohort of the same shape has gathered."""
         for name, total in other._sum.items():
             self._sum[name] = self._sum[name].double() + total if name in self._sum else total.clone()
-        for mine, theirs in ((self._buffers, other._buffers), (self._signs, other._signs)):
-            if mine is not None and theirs is not None:
-                for name, total in theirs.items():
-                    mine[name] = mine[name] + total
+        for name, total in other._buffers.items():
+            self._buffers[name] = self._buffers[name] + total
+        for statistic, gathered in other._totals.items():
+            before = self._totals.get(statistic)
+            self._totals[statistic] = gathered if before is None else before if gathered is None else statistic.merge(before, gathered)
         self._squares += other._squares
         self._weights += other._weights
         self._total = self._total + other._total
@@ -106,11 +115,11 @@ class Cohort:
         means = torch._foreach_div(sums, torch.as_tensor(self._total, dtype=sums[0].dtype, device=sums[0].device))
         return {name: v.to(self._like[name].dtype) for name, v in zip(self._sum, means, strict=True)}
 
-    @property
-    def sign_sum(self) -> Params:
-        """sum_k sgn(u_k), coordinate by coordinate; gathered only where a piece or a probe needs it."""
-        assert self._signs is not None, "a piece or probe that reads signs must declare needs={'signs'}"
-        return self._signs
+    def __getitem__(self, statistic: Statistic) -> Any:
+        """The value of a statistic that a piece or a probe needs."""
+        if statistic not in self._totals:
+            raise AskewError(f"{statistic} is not gathered; a piece or probe that reads it must say so: needs=[{statistic}]")
+        return statistic.value(self._totals[statistic])
 
     @property
     def buffers(self) -> Params:

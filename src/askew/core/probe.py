@@ -13,7 +13,8 @@ from askew.core.cohort import Cohort
 from askew.core.dataset import Dataset
 from askew.core.population import Population
 from askew.core.registry import Spec
-from askew.core.transform import Params
+from askew.core.statistic import Statistic
+from askew.core.tensors import Params
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class Probe:
     Args:
         read: (setting, round, state, what `observe` gathered) -> (numbers by name, state).
         init: setting -> state before the first round.
-        needs: cohort statistics to gather ("signs").
+        needs: cohort statistics to gather.
         observe: called with each client's trained model as it arrives, (setting, model, gathered so far) -> gathered;
             a statistic that streams, never the models themselves.
         spec: how it was made, set by `@piece`.
@@ -77,6 +78,6 @@ class Probe:
 
     read: Callable[[Setting, Round, Any, Any], tuple[Mapping[str, Any], Any]]
     init: Callable[[Setting], Any] = lambda setting: None
-    needs: frozenset[str] = frozenset()
+    needs: Sequence[Statistic] = ()
     observe: Callable[[Setting, ModelState, Any], Any] | None = None
     spec: Spec | None = None

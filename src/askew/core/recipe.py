@@ -24,7 +24,7 @@ from askew.core.registry import Spec
 
 # Field -> kind of the pieces it holds.
 PIECE_FIELDS = {"data": "data", "preprocess": "preprocess", "population": "partition", "model": "model", "start": "start",
-                "step": "client", "upload": "upload", "server": "server", "pool": "pool", "probes": "probe"}
+                "step": "client", "upload": "client", "server": "server", "pool": "pool", "probes": "probe"}
 LIST_FIELDS = ("preprocess", "step", "upload", "server", "probes")
 FORMAT = 2  # of fingerprints: 1 was taken over the whole text
 Pieces = Sequence[Any]  # strings, Specs or made pieces before __post_init__, Specs after it
@@ -155,6 +155,11 @@ class Recipe:
                   if field.name not in ("name", "seed")}
         text = "\n".join(f"{name} = {value}" for name, value in sorted(values.items()) if value != _default(cls, name))
         return hashlib.sha256(f"format {FORMAT}\n{text}".encode()).hexdigest()[:12]
+
+    @property
+    def client_specs(self) -> tuple[Spec, ...]:
+        """All pieces of a client's round."""
+        return (*self.step, *self.upload)
 
     def to_toml(self) -> str:
         """The recipe as a TOML file that `from_toml` reads back to an equal value."""

@@ -25,7 +25,7 @@ import torch
 from askew.core.bounds import Bounds
 from askew.core.errors import AskewError
 
-KINDS = ("data", "partition", "preprocess", "model", "client", "upload", "server", "pool", "start", "probe", "method")
+KINDS = ("data", "partition", "preprocess", "model", "client", "server", "pool", "start", "probe", "method")
 # Arguments that the program supplies, never the recipe: what a partition divides, what a network must fit.
 INJECTED = ("source", "seed", "input_shape", "num_classes", "data", "data_dir", "base")
 _PIECES: dict[str, dict[str, Callable[..., Any]]] = {kind: {} for kind in KINDS}
@@ -52,8 +52,8 @@ def piece(*kinds: str) -> Callable[[F], F]:
 
     Example:
         >>> @piece("server")
-        ... def halve() -> Transform:
-        ...     return Transform(update=lambda u, state, ctx: ({k: v / 2 for k, v in u.items()}, state))
+        ... def halve() -> ServerPiece:
+        ...     return ServerPiece(update=lambda u, state, ctx: ({k: v / 2 for k, v in u.items()}, state))
     """
 
     for kind in kinds:
@@ -73,7 +73,10 @@ def piece(*kinds: str) -> Callable[[F], F]:
             made = function(*args, **kwargs)
             if dataclass_with_spec(made):
                 given = {key: value for key, value in bound.arguments.items() if key not in INJECTED}
-                made = replace(made, spec=Spec(function.__name__, given))
+                spec = Spec(function.__name__, given)
+                if "spec" in type(made).__dataclass_fields__:
+                    return replace(made, spec=spec)
+                object.__setattr__(made, "_spec", spec)  # client and server pieces hold their maths alone
             return made
 
         for kind in kinds:

@@ -1,10 +1,10 @@
-"""One local step of many clients at once, on stacked weights."""
+"""A network for many clients at once, on stacked weights."""
 
 from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -12,12 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
-from torch.utils import _pytree as pytree
 
-from askew.core import registry
 from askew.core.errors import first_line
-from askew.core.registry import Spec
-from askew.core.transform import Context, Params, State, Transform, chain
+from askew.core.tensors import Params
 from askew.engine.client_layers import ClientDropout, with_client_axis
 from askew.engine.client_norm import ClientBatchNorm
 from askew.engine.dropout import dropouts, set_keys
@@ -241,90 +238,6 @@ class _NoValues(TorchFunctionMode):
 def _changed(v: Tensor) -> Tensor:
     wave = torch.linspace(0.5, 1.0, max(1, v.numel()), device=v.device, dtype=v.dtype)[: v.numel()].view(v.shape)
     return v * wave + 0.01 * wave
-
-
-class BatchedStep:
-    """Gradient -> update for K clients, with hyper-parameters that may differ between them.
-
-    Args:
-        specs: the pieces of the step.
-        varying: for piece i and argument a, values [K]; other arguments are as in the specs.
-        kind: of the pieces.
-    """
-
-    def __init__(self, specs: Sequence[Spec], varying: Mapping[tuple[int, str], Tensor] | None = None, kind: str = "client") -> None:
-        self.specs, self.varying, self.kind = list(specs), dict(varying or {}), kind
-        self.plain = chain(*(registry.build(kind, spec) for spec in specs))
-        self._columns: dict[int, Transform] = {}
-        self._all_columns: Transform | None = None
-
-    @property
-    def elementwise(self) -> bool:
-        """Whether the maths broadcasts over the client axis, with no `vmap` around it."""
-        return self.plain.elementwise
-
-    @property
-    def random(self) -> bool:
-        """Whether it draws for any client; an argument may decide on it."""
-        return self._built({at: v[0] for at, v in self.varying.items()}).random
-
-    def of_rows(self, rows: Tensor) -> BatchedStep:
-        """The same step for some of the clients only."""
-        return BatchedStep(self.specs, {at: v[rows] for at, v in self.varying.items()}, self.kind) if self.varying else self
-
-    def rebound(self, varying: Mapping[tuple[int, str], Tensor], columns: Mapping[tuple[int, str], Tensor]) -> BatchedStep:
-        """The same step with its varying arguments in other memory, [K] and as columns [K, 1], for exactly K clients."""
-        made = BatchedStep(self.specs, varying, self.kind)
-        made._all_columns = made._built(columns)
-        return made
-
-    def init(self, params: Params) -> State:
-        """The state before the first step, [K, ...]; an argument may decide on it."""
-        if not self.plain.parts:
-            return ()
-        varying = {at: v[: len(next(iter(params.values())))] for at, v in self.varying.items()}
-        made = torch.func.vmap(lambda own, values: self._built(values).init(own))(params, varying)
-        return pytree.tree_map(torch.clone, made)  # in memory of its own: not one number for all clients, nor the weights' own
-
-    def update(self, u: Params, state: State, params: Params, start: Params, round: int | Tensor, keys: Tensor,
-               step: int | Tensor) -> tuple[Params, State]:
-        """All tensors are stacked over clients; `start` may have a client axis of size 1."""
-        if self.elementwise:
-            return self._broadcast(u, state, params, start, round, keys, step)
-        clients = len(keys)
-        varying = {at: v[:clients] for at, v in self.varying.items()}
-        shared = clients > 1 and all(len(v) == 1 for v in start.values())
-        if shared:
-            start = {name: v[0] for name, v in start.items()}
-
-        def one(u: Params, state: State, params: Params, start: Params, key: Tensor, values: dict[Any, Tensor]) -> tuple[Params, State]:
-            return self._built(values).update(u, state, Context(params, start, round, key, step))
-
-        return torch.func.vmap(one, in_dims=(0, 0, 0, None if shared else 0, 0, 0))(u, state, params, start, keys, varying)
-
-    def _broadcast(self, u: Params, state: State, params: Params, start: Params, round: int | Tensor, keys: Tensor,
-                   step: int | Tensor) -> tuple[Params, State]:
-        if not self.varying:
-            return self.plain.update(u, state, Context(params, start, round, keys, step))
-        columns = self._all_columns
-        if columns is None:
-            clients = len(keys)
-            if clients not in self._columns:  # one value a row
-                self._columns[clients] = self._built({at: v[:clients, None] for at, v in self.varying.items()})
-            columns = self._columns[clients]
-        flat = [pytree.tree_map(lambda v: v.flatten(1), tree) for tree in (u, state, params, start)]
-        new_u, new_state = columns.update(flat[0], flat[1], Context(flat[2], flat[3], round, keys, step))
-        shaped = {name: v.view(params[name].shape) for name, v in new_u.items()}
-        return shaped, pytree.tree_map(lambda v, old: v.view(old.shape), new_state, state)
-
-    def _built(self, values: Mapping[tuple[int, str], Tensor]) -> Transform:
-        if not values:
-            return self.plain
-        parts = []
-        for i, spec in enumerate(self.specs):
-            mine = {name: v for (j, name), v in values.items() if j == i}
-            parts.append(registry.build(self.kind, spec.with_args(**mine)))
-        return chain(*parts)
 
 
 def local_losses(scores: Tensor, y: Tensor, counts: Tensor) -> Tensor:

@@ -20,14 +20,15 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
 from askew.core import rng
 from askew.core.cohort import squared_lengths
+from askew.core.compat import tree_leaves, tree_map
 from askew.core.errors import first_line
 from askew.core.preprocess import Preprocess
-from askew.core.transform import Params, State
-from askew.engine.batched import BatchedStep, Network, local_losses
+from askew.core.tensors import Params, Tree
+from askew.engine.batched import Network, local_losses
+from askew.engine.batched_chain import BatchedChain, Facts
 from askew.engine.client_conv import KERNEL_ORDER
 from askew.engine.local import AUGMENT, LAYERS, STEP
 
@@ -48,7 +49,9 @@ class Buffers:
     low: Params  # weights as the matrix units take them, kept beside the fp32 ones where precision is bf16
     start: Params
     buffers: Params
-    state: State
+    kept: Tree  # what the clients remember
+    facts: Facts
+    state: Tree
     examples: Tensor
     counts: Tensor
     streams: Tensor
@@ -124,7 +127,7 @@ class GraphedSteps:
 
         return losses
 
-    def run(self, *work: Any) -> tuple[Params, Params, Tensor, Tensor]:
+    def run(self, *work: Any) -> tuple[Params, Params, Tree, Tensor, Tensor]:
         """Train a chunk, as `_run` says; what cannot be compiled is trained uncompiled, with a word about it."""
         try:
             return self._run(*work)
@@ -145,21 +148,24 @@ class GraphedSteps:
         """Give back all memory."""
         self._made.clear()
 
-    def _run(self, start: Params, start_buffers: Params, step: BatchedStep, examples: Tensor, counts: Tensor, streams: Tensor,
-             round: int, host_counts: np.ndarray, steps: list[int]) -> tuple[Params, Params, Tensor, Tensor]:
+    def _run(self, start: Params, start_buffers: Params, chain: BatchedChain, kept: Tree, facts: Facts, examples: Tensor, counts: Tensor,
+             streams: Tensor, round: int, host_counts: np.ndarray, steps: list[int]) -> tuple[Params, Params, Tree, Tensor, Tensor]:
         """Train a chunk.
 
         Args:
             start, start_buffers: [J, ...], or [1, ...] where all start from one model.
+            kept: what the clients remember, [J, ...].
+            facts: what pieces read of each client.
 
         Returns:
-            updates and buffers [J, ...] and summed losses [J], in memory that the next run reuses; squared lengths
+            updates, buffers and state [J, ...] and summed losses [J], in memory that the next run reuses; squared lengths
             [J, tensors] of the updates.
         """
         clients, batch = len(streams), examples.shape[2]
         shared = all(len(v) == 1 for v in start.values()) and clients > 1
-        shape = (batch, shared, tuple(step.varying), tuple(map(str, step.specs)))
-        mine, graphs = self._memory(shape, start, start_buffers, step, examples, counts, streams)
+        shape = (batch, shared, tuple(chain.varying), tuple(map(str, chain.specs)), tuple(len(v) == 1 for v in tree_leaves(facts.shared)))
+        given = (start, start_buffers, chain, kept, facts, examples, counts, streams)
+        mine, graphs = self._memory(shape, *given)
         room = len(mine.streams)
         uneven = len(set(steps)) > 1 or room > clients  # some stand idle
         padded = uneven or (not self.exact and bool((host_counts < batch).any()))
@@ -172,54 +178,59 @@ class GraphedSteps:
             plan = [(room, form[1], uneven, padded) for form in plan]
         self._numbers |= {room, *(form[0] for form in plan)}
         parts = [(form, count) for form, same in itertools.groupby(plan) for count in _parts(len(list(same)), uneven)]
-        self._load(mine, start, start_buffers, step, examples, counts, streams, round)
+        self._load(mine, *given, round)
         if not graphs:
-            graphs["begin"], graphs["end"] = self._capture(lambda: self._begin(mine, step)), self._capture(lambda: self._end(mine))
+            graphs["begin"], graphs["end"] = self._capture(lambda: self._begin(mine, chain)), self._capture(lambda: self._end(mine))
         if new := [part for part in dict.fromkeys(parts) if part not in graphs]:
             for form, count in new:
                 graphs["begin"]()
-                graphs[form, count] = self._capture_steps(mine, step, form, count)
-            self._load(mine, start, start_buffers, step, examples, counts, streams, round)  # trials have changed the buffers
+                graphs[form, count] = self._capture_steps(mine, chain, form, count)
+            self._load(mine, *given, round)  # trials have changed the buffers
         for part in ("begin", *parts, "end"):
             graphs[part]()
-        return ({name: v[:clients] for name, v in mine.params.items()}, {name: v[:clients] for name, v in mine.buffers.items()},
-                mine.totals[:clients], mine.squares[:clients].clone())
+        updates, buffers, state = (tree_map(lambda v: v[:clients], tree) for tree in (mine.params, mine.buffers, mine.state))
+        return updates, buffers, state, mine.totals[:clients], mine.squares[:clients].clone()
 
-    def _memory(self, shape: Any, start: Params, start_buffers: Params, step: BatchedStep, examples: Tensor, counts: Tensor,
-                streams: Tensor) -> tuple[Buffers, Graphs]:
+    def _memory(self, shape: Any, start: Params, start_buffers: Params, chain: BatchedChain, kept: Tree, facts: Facts, examples: Tensor,
+                counts: Tensor, streams: Tensor) -> tuple[Buffers, Graphs]:
         """Memory of an earlier chunk of this shape if it is large enough and not wastefully so, else new."""
         clients = len(streams)
         for room in sorted(self._made.get(shape, {})):
             mine, graphs = self._made[shape][room]
             if clients <= room <= 2 * clients and (clients > 1 or room == 1) and mine.examples.shape[1] >= examples.shape[1]:
                 return mine, graphs
-        made: tuple[Buffers, Graphs] = (self._allocate(start, start_buffers, step, examples, counts, streams), {})
+        made: tuple[Buffers, Graphs] = (self._allocate(start, start_buffers, chain, kept, facts, examples, counts, streams), {})
         self._made.setdefault(shape, {})[clients] = made
         return made
 
-    def _allocate(self, start: Params, start_buffers: Params, step: BatchedStep, examples: Tensor, counts: Tensor,
-                  streams: Tensor) -> Buffers:
+    def _allocate(self, start: Params, start_buffers: Params, chain: BatchedChain, kept: Tree, facts: Facts, examples: Tensor,
+                  counts: Tensor, streams: Tensor) -> Buffers:
         clients = len(streams)
         own = {name: _kernels(v, clients) if name in self.kernels else v.new_empty((clients, *v.shape[1:])) for name, v in start.items()}
         low = {name: torch.empty_like(v, dtype=torch.bfloat16) for name, v in own.items()
                if name in self.dense | self.kernels} if self.precision == "bf16" else {}
         return Buffers(own, low, {name: torch.empty_like(v) for name, v in start.items()},
-                       {name: v.new_empty((clients, *v.shape[1:])) for name, v in start_buffers.items()}, step.init(own),
+                       {name: v.new_empty((clients, *v.shape[1:])) for name, v in start_buffers.items()},
+                       tree_map(torch.clone, kept),
+                       Facts(**tree_map(torch.clone, facts.numbers), shared=tree_map(torch.clone, facts.shared)),
+                       chain.begin(kept, own, start, torch.zeros((), dtype=torch.int64, device=self.device), facts),
                        torch.empty_like(examples), torch.empty_like(counts), torch.empty_like(streams),
                        torch.zeros((), dtype=torch.int64, device=self.device), torch.zeros(1, dtype=torch.int64, device=self.device),
                        torch.zeros(clients, device=self.device), torch.ones(clients, device=self.device),
-                       {at: torch.empty_like(v) for at, v in step.varying.items()},
+                       {at: torch.empty_like(v) for at, v in chain.varying.items()},
                        torch.zeros_like(examples) if self.prepare.random else streams, torch.zeros_like(counts) if self.drops else streams,
-                       torch.zeros_like(counts) if step.random else streams,
+                       torch.zeros_like(counts) if chain.traits.draws else streams,
                        torch.zeros((clients, len(own)), dtype=torch.float64, device=self.device))
 
-    def _load(self, mine: Buffers, start: Params, start_buffers: Params, step: BatchedStep, examples: Tensor, counts: Tensor,
-              streams: Tensor, round: int) -> None:
+    def _load(self, mine: Buffers, start: Params, start_buffers: Params, chain: BatchedChain, kept: Tree, facts: Facts, examples: Tensor,
+              counts: Tensor, streams: Tensor, round: int) -> None:
         """What a run is given, to where the graphs read it."""
         clients = len(streams)
         copies = [(mine.start[name][: len(v)], v) for name, v in start.items()]
         copies += [(mine.buffers[name][:clients], v) for name, v in start_buffers.items()]
-        copies += [(mine.rates[at][:clients], v) for at, v in step.varying.items()]
+        copies += [(mine.rates[at][:clients], v) for at, v in chain.varying.items()]
+        copies += [(old[: len(v)], v) for old, v in zip(tree_leaves((mine.kept, mine.facts.numbers, mine.facts.shared)),
+                                                        tree_leaves((kept, facts.numbers, facts.shared)), strict=True)]
         torch._foreach_copy_([own for own, _ in copies], [v.expand_as(own) for own, v in copies])
         if clients < len(mine.streams):
             mine.counts.zero_()
@@ -228,19 +239,19 @@ class GraphedSteps:
         mine.streams[:clients].copy_(streams)
         mine.round.fill_(round)
 
-    def _begin(self, mine: Buffers, step: BatchedStep) -> None:
+    def _begin(self, mine: Buffers, chain: BatchedChain) -> None:
         """All that the first local step finds."""
         weights = [{name: self._mark(v) for name, v in own.items()} for own in (mine.params, mine.low)]
         self._fill(weights, {name: self._mark(v) for name, v in mine.start.items()})
-        if pytree.tree_leaves(mine.state):
-            fresh = BatchedStep(step.specs, mine.rates, step.kind).init(mine.params)
-            pytree.tree_map(lambda old, v: old.copy_(v), mine.state, fresh)
+        if tree_leaves(mine.state):
+            fresh = chain.rebound(mine.rates, {}).begin(mine.kept, mine.params, mine.start, mine.round, mine.facts)
+            tree_map(lambda old, v: old.copy_(v), mine.state, fresh)
         number = torch.arange(mine.counts.shape[1], device=self.device)
         # Keys are made outside of what is compiled (Inductor would multiply them in 32 bits), and not step by step.
         if self.prepare.random:
             keys = rng.fold(rng.fold(mine.streams, AUGMENT)[:, None], number)
             mine.augment.copy_(rng.fold(keys[:, :, None], torch.arange(mine.examples.shape[2], device=self.device)))
-        for wanted, role, memory in ((self.drops, LAYERS, mine.drop), (step.random, STEP, mine.noise)):
+        for wanted, role, memory in ((self.drops, LAYERS, mine.drop), (chain.traits.draws, STEP, mine.noise)):
             if wanted:
                 memory.copy_(rng.fold(rng.fold(mine.streams, role)[:, None], number))
         mine.step.zero_()
@@ -252,24 +263,25 @@ class GraphedSteps:
             mine.squares.copy_(self._subtract({name: self._mark(v) for name, v in mine.params.items()},
                                               {name: self._mark(v) for name, v in mine.start.items()}))
 
-    def _capture_steps(self, mine: Buffers, step: BatchedStep, form: Form, count: int) -> Callable[[], None]:
+    def _capture_steps(self, mine: Buffers, chain: BatchedChain, form: Form, count: int) -> Callable[[], None]:
         """`count` local steps of the first clients with batches of one size, ready to be repeated."""
         clients, _batch, uneven, _ = form
         new = form not in mine.applies
         if new:
             rates = {at: v[:clients] for at, v in mine.rates.items()}
-            mine.applies[form] = self._make_apply(step.rebound(rates, {at: self._mark(v[:, None]) for at, v in rates.items()}), uneven)
+            columns = {at: self._mark(v[:, None]) for at, v in rates.items()}
+            mine.applies[form] = self._make_apply(chain.rebound(rates, columns), mine.facts.of_rows(slice(0, clients)), uneven)
             if self.compiled:
                 self._check_compiled(mine, form)
         apply = mine.applies[form]
 
         def first() -> None:
             mine.step.zero_()
-            self._one_step(mine, step, apply, form)
+            self._one_step(mine, chain, apply, form)
 
         def steps() -> None:
             for _ in range(count):
-                self._one_step(mine, step, apply, form)
+                self._one_step(mine, chain, apply, form)
 
         return self._capture(steps, first, 3 if new else 1)
 
@@ -288,33 +300,34 @@ class GraphedSteps:
             work()
         return graph.replay
 
-    def _make_apply(self, step: BatchedStep, uneven: bool) -> Callable[..., None]:
+    def _make_apply(self, chain: BatchedChain, facts: Facts, uneven: bool) -> Callable[..., None]:
         """Gradients -> weights and optimiser state, in place; compiled where the maths is elementwise."""
 
-        def apply(params: Params, low: Params, gradients: Params, state: State, start: Params, round: Tensor, keys: Tensor,
+        def apply(params: Params, low: Params, gradients: Params, state: Tree, start: Params, round: Tensor, keys: Tensor,
                   number: Tensor, counts: Tensor) -> None:
             wide = {name: v.to(torch.promote_types(v.dtype, torch.float32)) for name, v in gradients.items()}
-            u, new = step.update(wide, state, params, start, round, keys, number[0])
+            u, new = chain.update(wide, state, params, start, round, keys, number[0], facts)
             if uneven:  # a client that has finished stands still, whatever its last batch would make of it
                 going = counts > 0
                 u = {name: torch.where(going.view(-1, *[1] * (v.ndim - 1)), v, 0.0) for name, v in u.items()}
+                new = tree_map(lambda v, old: torch.where(going.view(-1, *[1] * (v.ndim - 1)), v, old), new, state)
             for name, v in params.items():
                 v += u[name]
             for name, v in low.items():
                 v.copy_(params[name])
-            pytree.tree_map(lambda old, v: old.copy_(v), state, new)
+            tree_map(lambda old, v: old.copy_(v), state, new)
 
-        return self._compile(apply) if step.elementwise else apply
+        return self._compile(apply) if chain.traits.elementwise else apply
 
-    def _one_step(self, mine: Buffers, step: BatchedStep, apply: Callable[..., None], form: Form) -> None:
+    def _one_step(self, mine: Buffers, chain: BatchedChain, apply: Callable[..., None], form: Form) -> None:
         clients = form[0]
         losses, gradients, counts = self._gradients(mine, form, self._inputs, self._forward)
         with torch.no_grad():
             params, low, state, streams = (self._first(v, clients) for v in (mine.params, mine.low, mine.state, mine.streams))
-            noise = self._mark(_at(mine.noise[:clients], mine.step)) if step.random else streams
+            noise = self._mark(_at(mine.noise[:clients], mine.step)) if chain.traits.draws else streams
             mine.totals[:clients] += losses
             start = {name: v if len(v) == 1 else self._mark(v[:clients]) for name, v in mine.start.items()}
-            apply(params, low, pytree.tree_map(self._mark, gradients), state, start, mine.round, noise, mine.step, counts)
+            apply(params, low, tree_map(self._mark, gradients), state, start, mine.round, noise, mine.step, counts)
             mine.step += 1
 
     def _gradients(self, mine: Buffers, form: Form, gather: Callable[..., Any],
@@ -347,7 +360,7 @@ class GraphedSteps:
 
     def _first(self, tree: Any, clients: int) -> Any:
         """The memory of the clients that take part."""
-        return pytree.tree_map(lambda v: self._mark(v[:clients]), tree)
+        return tree_map(lambda v: self._mark(v[:clients]), tree)
 
     def _mark(self, v: Tensor) -> Tensor:
         """The same memory; its first axis, the clients, of any length where more than one length is needed."""

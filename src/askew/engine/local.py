@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from askew.core import rng
+from askew.core.client_piece import ClientChain, ClientContext
 from askew.core.dataset import Examples
 from askew.core.preprocess import Preprocess
 from askew.core.probe import ModelState
-from askew.core.transform import Context, Transform
+from askew.core.tensors import Tree
 from askew.engine.dropout import dropouts, set_keys
 
 # Branches of a client's stream, so that shuffling, augmentation, noise and dropout never share numbers.
@@ -45,21 +48,38 @@ def cpu_order(x: Tensor) -> Tensor:
     return x.as_strided(x.shape, (height * width, 1, width, 1)) if channels == 1 else x
 
 
-def train_locally(module: nn.Module, model: ModelState, examples: Examples, indices: Tensor, step: Transform,
-                  prepare: Preprocess, *, epochs: int, batch_size: int, stream: Tensor, round: int,
-                  seeded: bool = True) -> tuple[ModelState, Tensor]:
+@dataclass(frozen=True)
+class Trained:
+    """What local training came to.
+
+    Args:
+        model: the trained weights and buffers.
+        state: of the chain, after the last step.
+        ctx: as the chain saw the last step, with the trained weights.
+        loss: mean over the steps (a tensor: no wait for the device).
+    """
+
+    model: ModelState
+    state: Tree
+    ctx: ClientContext
+    loss: Tensor
+
+
+def train_locally(module: nn.Module, model: ModelState, examples: Examples, indices: Tensor, chain: ClientChain,
+                  prepare: Preprocess, *, epochs: int, batch_size: int, stream: Tensor, round: int, client: int = 0, kept: Tree = None,
+                  shared: Mapping[str, Tree] | None = None, seeded: bool = True) -> Trained:
     """E epochs of mini-batch training from `model`.
 
     Args:
         module: the network; its weights are overwritten.
         indices: which of the examples to train on.
-        step: gradient -> update.
+        chain: gradient -> update.
         stream: randomness of shuffling, augmentation, noise and dropout.
         round: rounds completed before this one, for rates that decay.
+        client: who trains.
+        kept: what it remembers; None: as before its first round.
+        shared: what the server sent beside the model.
         seeded: seed torch's generator too, for networks that draw from it by themselves.
-
-    Returns:
-        the trained model and the mean loss over the steps (a tensor: no wait for the device).
     """
     own = {name: p for name, p in module.named_parameters() if name in model.params}
     buffers = dict(module.named_buffers())
@@ -74,8 +94,11 @@ def train_locally(module: nn.Module, model: ModelState, examples: Examples, indi
     layers, drop = dropouts(module), rng.fold(stream, LAYERS)
     if seeded:
         torch.manual_seed(int(drop) & 0x7FFFFFFFFFFFFFFF)  # for modules that draw by themselves; `run` restores the state
-    state = step.init({name: p.detach() for name, p in own.items()})
-    noise = rng.fold(stream, STEP)
+    noise, size = rng.fold(stream, STEP), batch_size or len(indices)
+    weights = {name: p.detach() for name, p in own.items()}
+    ctx = ClientContext(weights, model.params, round, 0, epochs * -(-len(indices) // size), client, len(indices), shared or {})
+    with torch.no_grad():
+        state = chain.begin(chain.keep(model.params) if kept is None else kept, ctx)
     losses = []
     for number, batch in enumerate(batches(indices, epochs, batch_size, stream)):
         keys = example_keys(stream, number, len(batch)) if prepare.random else None
@@ -86,16 +109,9 @@ def train_locally(module: nn.Module, model: ModelState, examples: Examples, indi
         gradients = torch.autograd.grad(loss, list(own.values()), allow_unused=True, materialize_grads=True)
         losses.append(loss.detach())
         with torch.no_grad():
-            ctx = Context(params={name: p.detach() for name, p in own.items()}, start=model.params, round=round,
-                          key=rng.fold(noise, number) if step.random else noise, step=number)
-            given = dict(zip(own, gradients, strict=True))
-            if step.in_place is not None:
-                step.in_place(ctx.params, given, ctx)
-                continue
-            u, state = step.update(given, state, ctx)
-            for name, p in own.items():
-                p.add_(u[name])
+            ctx = replace(ctx, step=number, make_key=partial(rng.fold, noise, number))
+            u, state = chain.update(dict(zip(own, gradients, strict=True)), state, ctx)
+            torch._foreach_add_(list(weights.values()), [u[name] for name in weights])
     # The weights need no copy: the next training begins by giving the module other memory.
-    trained = ModelState({name: p.detach() for name, p in own.items()},
-                         {name: b.detach().clone() for name, b in module.named_buffers()})  # some may have been replaced
-    return trained, torch.stack(losses).mean()
+    trained = ModelState(weights, {name: b.detach().clone() for name, b in module.named_buffers()})  # some may have been replaced
+    return Trained(trained, state, ctx, torch.stack(losses).mean())

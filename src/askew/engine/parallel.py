@@ -63,7 +63,7 @@ class Parallel:
         if getattr(self._own, "of", None) is not lane.task:
             self._own.of, self._own.module = lane.task, copy.deepcopy(lane.task.module)
         module: nn.Module = self._own.module
-        return train_job(lane.task, module, lane.models[job.model], job, lane.round, seeded=False)
+        return train_job(lane, job, module, seeded=False)
 
 
 def _finished(lane: int, future: Future[Chunk]) -> tuple[int, Chunk]:

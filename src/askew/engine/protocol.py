@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from torch import Tensor
 
+from askew.core.client_memory import ClientMemory
+from askew.core.compat import tree_map
 from askew.core.probe import ModelState
-from askew.core.transform import Params
+from askew.core.tensors import Params, Tree
 from askew.engine.task import Task
 
 
@@ -30,29 +32,49 @@ class Lane:
         models: number -> the weights that its jobs start from.
         jobs: who trains which model.
         round: rounds completed before this one.
+        shared: number -> what the server sends beside that model.
+        memory: what clients remember, where their pieces do; engines read it and leave the writing to the round.
     """
 
     task: Task
     models: Mapping[int, ModelState]
     jobs: Sequence[Job]
     round: int
+    shared: Mapping[int, Mapping[str, Tree]] = field(default_factory=dict)
+    memory: ClientMemory | None = None
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Finished jobs; updates, buffers and losses are stacked along a first axis in the order of `jobs`.
+    """Finished jobs; everything is stacked along a first axis in the order of `jobs`.
 
-    Whoever wants to keep them beyond the next chunk copies them: an engine may use their memory again.
+    Whoever wants to keep it beyond the next chunk copies it: an engine may use the memory again.
 
     Args:
+        message: "update", "buffers", and what the clients' pieces have added.
+        losses: [jobs] mean local losses.
+        kept: what the clients remember from now on.
         squares: [jobs, tensors] squared lengths of the updates' tensors, where the engine has taken them for all at once.
     """
 
     jobs: Sequence[Job]
-    updates: Params
-    buffers: Params
+    message: Mapping[str, Tree]
     losses: Tensor
+    kept: Tree = ()
     squares: Tensor | None = None
+
+    def of_rows(self, rows: list[int]) -> Chunk:
+        """Some of the jobs."""
+        message, losses, kept = tree_map(lambda v: v[rows], (self.message, self.losses, self.kept))
+        return Chunk([self.jobs[i] for i in rows], message, losses, kept, None if self.squares is None else self.squares[rows])
+
+    @property
+    def updates(self) -> Params:
+        return self.message["update"]
+
+    @property
+    def buffers(self) -> Params:
+        return self.message["buffers"]
 
 
 class Engine(Protocol):

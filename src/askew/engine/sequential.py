@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from askew.core import rng
+from askew.core.client_piece import Message
+from askew.core.compat import tree_map
 from askew.core.probe import ModelState
-from askew.core.transform import Context, Params, Transform, subtract
+from askew.core.tensors import subtract
 from askew.engine.local import UPLOAD, train_locally
 from askew.engine.protocol import Chunk, Job, Lane
 from askew.engine.task import Task
@@ -27,31 +31,32 @@ class Sequential:
     def train(self, lanes: Sequence[Lane]) -> Iterator[tuple[int, Chunk]]:
         for i, lane in enumerate(lanes):
             for job in lane.jobs:
-                yield i, train_job(lane.task, lane.task.module, lane.models[job.model], job, lane.round)
+                yield i, train_job(lane, job, lane.task.module)
 
 
-def train_job(task: Task, module: nn.Module, start: ModelState, job: Job, round: int, seeded: bool = True) -> Chunk:
-    """One client's round: local training, then the upload.
+def train_job(lane: Lane, job: Job, module: nn.Module, seeded: bool = True) -> Chunk:
+    """One client's round: begin, local training, end.
 
     Args:
         module: the network to work in; its weights are overwritten.
         seeded: seed torch's generator for networks that draw by themselves.
     """
-    recipe = task.recipe
+    task, recipe, chain = lane.task, lane.task.recipe, lane.task.client
+    start = lane.models[job.model]
+    kept = lane.memory.row(job.model, job.client) if lane.memory else chain.keep(start.params)
+    if chain.enters:
+        entered = chain.enter({**start.params, **start.buffers}, kept)
+        start = ModelState({name: entered[name] for name in start.params}, {name: entered[name] for name in start.buffers})
     # The stream does not name the model: under FedCD all models see a client's batches in the same order.
-    stream = rng.key(recipe.seed, "client", round, job.client).to(task.device)
-    trained, loss = train_locally(
-        module, start, task.data.train, task.indices_of(job.client), task.step, task.prepare,
-        epochs=recipe.epochs, batch_size=recipe.batch_size, stream=stream, round=round, seeded=seeded,
+    stream = rng.key(recipe.seed, "client", lane.round, job.client).to(task.device)
+    trained = train_locally(
+        module, start, task.data.train, task.indices_of(job.client), chain, task.prepare, epochs=recipe.epochs,
+        batch_size=recipe.batch_size, stream=stream, round=lane.round, client=job.client, kept=kept,
+        shared=lane.shared.get(job.model), seeded=seeded,
     )
-    u = upload(task.upload, subtract(trained.params, start.params), start.params, round, stream)
-    return Chunk([job], {name: v[None] for name, v in u.items()}, {name: v[None] for name, v in trained.buffers.items()}, loss[None])
-
-
-def upload(transform: Transform, u: Params, start: Params, round: int, stream: Tensor) -> Params:
-    """What of a client's update reaches the server."""
-    if not transform.parts:
-        return u
-    with torch.no_grad():
-        ctx = Context(params=start, start=start, round=round, key=rng.fold(stream, UPLOAD))
-        return transform.update(u, transform.init(start), ctx)[0]
+    message: Message = {"update": subtract(trained.model.params, start.params), "buffers": trained.model.buffers}
+    if chain.ends:
+        with torch.no_grad():
+            ctx = replace(trained.ctx, step=trained.ctx.steps, make_key=partial(rng.fold, stream, UPLOAD))
+            message, kept = chain.end(message, trained.state, kept, ctx)
+    return Chunk([job], tree_map(lambda v: v[None], message), trained.loss[None], tree_map(lambda v: v[None], kept))

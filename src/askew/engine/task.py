@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
@@ -15,6 +15,8 @@ from torch import Tensor, nn
 
 import askew.partition
 from askew.core import registry, rng
+from askew.core.client_memory import ClientMemory
+from askew.core.client_piece import ClientChain, Plan
 from askew.core.dataset import Dataset, Source
 from askew.core.errors import AskewError, first_line
 from askew.core.pool import Pool
@@ -22,14 +24,17 @@ from askew.core.population import Population
 from askew.core.preprocess import Preprocess, is_token, pipeline
 from askew.core.probe import ModelState, Probe
 from askew.core.recipe import Recipe
+from askew.core.server_piece import ServerChain
 from askew.core.start import Start
-from askew.core.transform import Plan, Transform, chain, check_order
+from askew.core.tensors import num_bytes
 from askew.engine.batched import batch_axes
 from askew.engine.dropout import dropouts, key_dropouts, set_keys
 from askew.engine.evaluate import Verdict, evaluate, predict_classes
 from askew.engine.fast_layers import use_fast_layers
 from askew.engine.local import train_locally
 from askew.engine.rewrite import pool_before_relu
+
+MEMORY_SHARE = 0.5  # of a device's memory that clients' memories, or a round's updates, may take
 
 
 @dataclass(frozen=True)
@@ -39,9 +44,8 @@ class Task:
     Args:
         module: the network; its own weights are scratch space, the state of a run lives in `ModelState`s.
         fresh: the weights that the network was built with.
-        step: a client's local step.
-        optimiser: the piece of `step` that turns a gradient into an update, for training at the server.
-        server: the server's chain.
+        client: the clients' pieces.
+        server: the server's.
         prepare: preprocessing as one function.
         axes: layer's name -> the axis on which its examples lie, where that is not the first.
     """
@@ -51,10 +55,8 @@ class Task:
     population: Population
     module: nn.Module
     fresh: ModelState
-    step: Transform
-    optimiser: Transform
-    upload: Transform
-    server: Transform
+    client: ClientChain
+    server: ServerChain
     pool: Pool
     probes: tuple[Probe, ...]
     prepare: Preprocess
@@ -108,12 +110,11 @@ class Task:
             role, number: name the random stream.
             round: for the learning rate's decay.
         """
-        trained, _ = train_locally(
-            self.module, model, self.data.train, torch.from_numpy(indices).to(self.device), self.optimiser, self.prepare,
+        return train_locally(
+            self.module, model, self.data.train, torch.from_numpy(indices).to(self.device), self.client.optimiser, self.prepare,
             epochs=epochs, batch_size=self.recipe.batch_size if batch_size is None else batch_size,
             stream=rng.key(self.recipe.seed, role, number).to(self.device), round=round,
-        )
-        return trained
+        ).model
 
     def state_dict(self, model: ModelState) -> dict[str, Tensor]:
         """What the network's `load_state_dict` wants: frozen weights and further names of shared ones included."""
@@ -178,20 +179,19 @@ def build_task(recipe: Recipe, *, data: Dataset | None = None, population: Popul
     module = _rewritten(module, pool_before_relu, prepare.apply(data.train.x[:3], None))
     axes = batch_axes(module, prepare.apply(data.train.x[:3], None))
     key_dropouts(module, axes)
-    parts = {place: _pieces(kind, getattr(recipe, place))
-             for place, kind in (("step", "client"), ("upload", "upload"), ("server", "server"))}
+    client = ClientChain([registry.build("client", spec) for spec in recipe.client_specs])
+    server = ServerChain([registry.build("server", spec) for spec in recipe.server])
     pool: Pool = registry.build("pool", recipe.pool)
     task = Task(
-        recipe=recipe, data=data, population=population, module=module, fresh=_weights_of(module), step=chain(*parts["step"]),
-        optimiser=next((p for p in parts["step"] if p.acts_on == "source"), chain()), upload=chain(*parts["upload"]),
-        server=chain(*parts["server"]), pool=pool, probes=tuple(registry.build("probe", spec) for spec in recipe.probes),
+        recipe=recipe, data=data, population=population, module=module, fresh=_weights_of(module), client=client, server=server,
+        pool=pool, probes=tuple(registry.build("probe", spec) for spec in recipe.probes),
         prepare=prepare, device=device, axes=axes,
     )
-    check_order(parts["step"], "step", "sgd(lr=0.1)")
-    check_order(parts["server"], "server", "mean()")
-    plan = Plan(cohort_size=task.cohort_size, server_examples=len(population.server), scored=pool.needs_validation)
-    for composed in (task.step, task.upload, task.server):
-        composed.check(plan)
+    plan = Plan(client=client.pieces, server=server.pieces, clients=task.num_clients, cohort_size=task.cohort_size,
+                server_examples=len(population.server), scored=pool.needs_validation)
+    client.check(plan)
+    server.check(plan)
+    _check_memory(task)
     if pool.needs_validation and population.validation is None:
         raise AskewError(f"pool: {pool.spec.name if pool.spec else 'it'} scores models on validation data that the "
                          "devices do not have; set validation = 0.2, or use a population with archetypes")
@@ -228,10 +228,6 @@ def _weights_of(module: nn.Module) -> ModelState:
 def _layout(v: Tensor) -> Tensor:
     """Convolution weights in channels-last order: on CPUs twice as fast, elsewhere no loss."""
     return v.to(memory_format=torch.channels_last) if v.ndim == 4 and v.device.type == "cpu" else v
-
-
-def _pieces(kind: str, specs: Sequence[Any]) -> list[Transform]:
-    return [registry.build(kind, spec) for spec in specs]
 
 
 def _build_module(recipe: Recipe, data: Dataset, prepare: Preprocess, model: nn.Module | None) -> nn.Module:
@@ -303,6 +299,28 @@ def _check_population(population: Population, data: Dataset) -> None:
         if part is not None and len(part.indices) and int(part.indices.max()) >= size:
             raise AskewError(f"population: {name} index {int(part.indices.max())} is outside the {size} examples of "
                              f"{data.name}; it was drawn for other data")
+
+
+def _check_memory(task: Task) -> None:
+    """What clients remember, and statistics that keep all updates, must fit the device; refuse before the first round."""
+    memory = ClientMemory(task.client.keep, task.fresh.params)
+    rounds = task.recipe.rounds * task.cohort_size
+    remembered = memory.bytes_per_client * min(task.num_clients, rounds) if memory else 0
+    stacked = sum(statistic.keeps_all for statistic in task.server.needs) * task.cohort_size * num_bytes(task.fresh.params)
+    bound = MEMORY_SHARE * device_memory(task.device)
+    if remembered > bound:
+        raise AskewError(f"step: clients would remember {memory.bytes_per_client / 1e6:,.1f} MB each, {remembered / 1e9:,.1f} GB in all, "
+                         f"and {task.device} can spare {bound / 1e9:,.1f}; take fewer clients or rounds, or a smaller network")
+    if stacked > bound:
+        raise AskewError(f"server: all updates of {task.cohort_size} clients would take {stacked / 1e9:,.1f} GB, and {task.device} can "
+                         f"spare {bound / 1e9:,.1f}; let fewer clients train in a round, or take a statistic that streams")
+
+
+def device_memory(device: torch.device) -> int:
+    """Bytes that a device has in all."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 8 << 30
 
 
 def _check_batches(task: Task) -> None:

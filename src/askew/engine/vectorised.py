@@ -10,23 +10,26 @@ from __future__ import annotations
 import gc
 import warnings
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils import _pytree as pytree
 
 from askew.core import rng
+from askew.core.client_piece import Message
 from askew.core.cohort import squared_lengths
+from askew.core.compat import tree_map
 from askew.core.errors import AskewError, first_line
 from askew.core.registry import suggest
-from askew.core.transform import Params, State
-from askew.engine.batched import BatchedStep, batched_network, local_losses
+from askew.core.tensors import Params, Tree, add
+from askew.engine.batched import batched_network, local_losses
+from askew.engine.batched_chain import BatchedChain, Facts
 from askew.engine.dropout import dropouts
 from askew.engine.graphed import PRECISIONS, GraphedSteps
 from askew.engine.layout import Layout, Planner
@@ -51,9 +54,25 @@ class Work(Layout):
 
     start: Params  # [J, ...], or [1, ...] where all start from one model
     start_buffers: Params
-    step: BatchedStep
-    upload: BatchedStep
+    chain: BatchedChain
+    facts: Facts
+    kept: Tree  # what the clients remember, [J, ...]
     round: int
+
+
+@dataclass(frozen=True)
+class Results:
+    """A chunk after its last local step: everything [J, ...].
+
+    Args:
+        squares: [J, tensors] squared lengths of the updates' tensors.
+    """
+
+    updates: Params
+    buffers: Params
+    state: Tree
+    losses: Tensor
+    squares: Tensor
 
 
 class Vectorised:
@@ -97,7 +116,7 @@ class Vectorised:
             exact=not stacked, drops=self._drops, any_number=stacked, varies=task.pool.needs_validation,
             dense=_weights_of(task.module, nn.Linear) if stacked else (), kernels=_weights_of(task.module, nn.Conv2d) if stacked else (),
         ) if (on_gpu if graphed is None else graphed) else None
-        self._batched: dict[Any, BatchedStep] = {}  # to build one takes as long as a step of a small network
+        self._chains: dict[Any, BatchedChain] = {}  # to build one takes as long as a step of a small network
         self._planner = Planner(task.recipe, task.device, self.chunk_jobs)
 
     def train(self, lanes: Sequence[Lane]) -> Iterator[tuple[int, Chunk]]:
@@ -122,7 +141,7 @@ class Vectorised:
                 self._do_without(error)
                 layouts.appendleft(layout)
                 continue
-            yield from self._results(lanes, work, *trained)
+            yield from self._chunks(work, *self._ended(work, trained))
 
     def _do_without(self, error: Exception) -> None:
         """Train the next chunk in a plainer way: without graphs, then one client after the other."""
@@ -153,39 +172,69 @@ class Vectorised:
             which = on_device([row[i, job.model] for i, job in jobs], device)
             start = {name: torch.stack([m.params[name] for m in models])[which] for name in models[0].params}
             buffers = {name: torch.stack([m.buffers[name] for m in models])[which] for name in models[0].buffers}
-        return Work(jobs, layout.schedule, layout.streams, layout.sizes, start, buffers, self._batched_step(lanes, jobs, "step"),
-                    self._batched_step(lanes, jobs, "upload"), lanes[0].round)
+        chain = self._chain(lanes, jobs)
+        kept = self._kept(lanes, jobs, chain)
+        if chain.plain.enters:
+            whole = {name: v.expand(len(jobs), *v.shape[1:]) for name, v in {**start, **buffers}.items()}
+            entered = chain.enter(whole, kept)
+            start, buffers = {name: entered[name] for name in start}, {name: entered[name] for name in buffers}
+        return Work(jobs, layout.schedule, layout.streams, layout.sizes, start, buffers, chain, self._facts(lanes, layout, chain), kept,
+                    lanes[0].round)
 
-    def _batched_step(self, lanes: Sequence[Lane], jobs: list[tuple[int, Job]], place: str) -> BatchedStep:
-        """The step of all lanes' jobs; arguments in which the lanes differ become one value a job."""
-        specs = [getattr(lane.task.recipe, place) for lane in lanes]
+    def _chain(self, lanes: Sequence[Lane], jobs: list[tuple[int, Job]]) -> BatchedChain:
+        """The pieces of all lanes' jobs; arguments in which the lanes differ become one value per job."""
+        specs = [lane.task.recipe.client_specs for lane in lanes]
         varying: dict[tuple[int, str], Tensor] = {}
         for at, piece in enumerate(specs[0]):
             for name, value in piece.args.items():
-                values = [mine[at].args[name] for mine in specs]
+                values = [others[at].args[name] for others in specs]
                 if any(v != value for v in values):
                     varying[at, name] = on_device([float(values[i]) for i, _ in jobs], self.task.device)
-        kind, key = "client" if place == "step" else "upload", (place, tuple(map(str, specs[0])))
-        if varying:
-            return BatchedStep(specs[0], varying, kind)
-        if key not in self._batched:
-            self._batched[key] = BatchedStep(specs[0], kind=kind)
-        return self._batched[key]
+        shared, key = _first_of(lanes[0].shared), (tuple(map(str, specs[0])), tuple(varying))
+        if key not in self._chains:
+            self._chains[key] = BatchedChain(specs[0], self.task.fresh.params, varying, shared)
+        return self._chains[key].with_values(varying) if varying else self._chains[key]
 
-    def _run(self, work: Work) -> tuple[Params, Params, Tensor, Tensor]:
-        """All local steps. Returns updates and buffers [J, ...], mean losses [J], squared lengths [J, tensors] of the updates."""
+    def _kept(self, lanes: Sequence[Lane], jobs: list[tuple[int, Job]], chain: BatchedChain) -> Tree:
+        """What the jobs' clients remember, [J, ...]."""
+        if not lanes[0].memory:
+            first = chain.plain.keep(lanes[0].models[jobs[0][1].model].params)
+            return tree_map(lambda v: v.expand(len(jobs), *v.shape).clone(), first)
+        parts = []
+        for (i, model), same in groupby(jobs, key=lambda at: (at[0], at[1].model)):
+            memory = lanes[i].memory
+            assert memory is not None, "the lanes' chains are alike"
+            parts.append(memory.rows(model, [job.client for _, job in same]))
+        return parts[0] if len(parts) == 1 else tree_map(lambda *rows: torch.cat(rows), *parts)
+
+    def _facts(self, lanes: Sequence[Lane], layout: Layout, chain: BatchedChain) -> Facts:
+        """What the pieces read of each client, and no more: a copy to a device takes its time."""
+        jobs, reads, device = layout.jobs, chain.traits.reads, self.task.device
+        numbers = {"client": [job.client for _, job in jobs], "examples": layout.sizes, "steps": layout.schedule.steps}
+        given = {name: on_device(values, device) for name, values in numbers.items() if name in reads}
+        used = list(dict.fromkeys((i, job.model) for i, job in jobs))
+        shared: Tree = {}
+        if "shared" in reads:
+            trees = [lanes[i].shared.get(model, {}) for i, model in used]
+            row = {at: k for k, at in enumerate(used)}
+            which = on_device([row[i, job.model] for i, job in jobs], device)
+            shared = tree_map(lambda v: v[None], trees[0]) if len(used) == 1 else tree_map(lambda *v: torch.stack(v)[which], *trees)
+        return Facts(**given, shared=shared)
+
+    def _run(self, work: Work) -> Results:
+        """All local steps."""
         steps, device = work.schedule.steps, self.task.device
         counts = _host_counts(work, self.task.recipe.batch_size)
         even = len(set(steps)) == 1 and all((row == row.max()).all() for row in counts.T)
         # Graphs want fixed shapes; what must not see padding has none among unequal clients, and goes step by step.
         if self._steps is not None and (even or not self._steps.exact):
-            updates, buffers, totals, squares = self._steps.run(
-                work.start, work.start_buffers, work.step, work.schedule.examples, work.schedule.counts, work.streams, work.round,
-                counts, steps)
-            return updates, buffers, totals / _steps_tensor(steps, device), squares
+            updates, buffers, state, totals, squares = self._steps.run(
+                work.start, work.start_buffers, work.chain, work.kept, work.facts, work.schedule.examples, work.schedule.counts,
+                work.streams, work.round, counts, steps)
+            return Results(updates, buffers, state, totals / _steps_tensor(steps, device), squares)
         params, buffers = ({name: v.expand(len(steps), *v.shape[1:]).clone() for name, v in given.items()}
                            for given in (work.start, work.start_buffers))
-        state = work.step.init(params)
+        state = work.chain.begin(work.kept, params, work.start, work.round, work.facts)
         totals = torch.zeros(len(steps), device=device)
         for t in range(max(steps)):
             active = int(np.searchsorted(-np.asarray(steps), -t))  # steps are sorted downwards: those with steps > t
@@ -197,10 +246,10 @@ class Vectorised:
                     who = torch.from_numpy(np.flatnonzero(sizes == size)).to(device)
                     state = self._step(work, params, buffers, state, totals, who, t, int(size))
         torch._foreach_sub_(list(params.values()), [work.start[name] for name in params])
-        return params, buffers, totals / _steps_tensor(steps, device), squared_lengths(params)
+        return Results(params, buffers, state, totals / _steps_tensor(steps, device), squared_lengths(params))
 
-    def _step(self, work: Work, all_params: Params, all_buffers: Params, state: State, totals: Tensor, who: slice | Tensor, t: int,
-              batch: int) -> State:
+    def _step(self, work: Work, all_params: Params, all_buffers: Params, state: Tree, totals: Tensor, who: slice | Tensor, t: int,
+              batch: int) -> Tree:
         """Step t of the clients `who`; weights, buffers and totals are changed in place."""
         task = self.task
         params = {name: v[who].detach().requires_grad_() for name, v in all_params.items()}
@@ -220,13 +269,14 @@ class Vectorised:
         gradients = torch.autograd.grad(losses.sum(), list(params.values()), allow_unused=True, materialize_grads=True)
         with torch.no_grad():
             totals[who] += losses.detach()
-            noise = rng.fold(rng.fold(streams, STEP), t) if work.step.random else streams
+            noise = rng.fold(rng.fold(streams, STEP), t) if work.chain.traits.draws else streams
             start = {name: v if len(v) == 1 else v[who] for name, v in work.start.items()}
             mine = _take(state, who)
             now = {name: v.detach() for name, v in params.items()}
             # A slice is the first rows, as the step takes them; of others it must be told.
-            step = work.step if isinstance(who, slice) else work.step.of_rows(who)
-            u, mine = step.update(dict(zip(params, gradients, strict=True)), mine, now, start, work.round, noise, t)
+            chain = work.chain if isinstance(who, slice) else work.chain.of_rows(who)
+            u, mine = chain.update(dict(zip(params, gradients, strict=True)), mine, now, start, work.round, noise, t,
+                                   work.facts.of_rows(who))
             for name, v in all_params.items():
                 v[who] += u[name]
             if isinstance(who, Tensor):
@@ -234,20 +284,23 @@ class Vectorised:
                     v[who] = buffers[name]
             return _put(state, who, mine)
 
-    def _results(self, lanes: Sequence[Lane], work: Work, updates: Params, buffers: Params, losses: Tensor,
-                 squares: Tensor) -> Iterator[tuple[int, Chunk]]:
+    def _ended(self, work: Work, trained: Results) -> tuple[Message, Tree, Tensor, Tensor]:
+        """What the clients send and what they remember, their losses, and the squared lengths of their updates."""
+        message: Message = {"update": trained.updates, "buffers": trained.buffers}
+        if not work.chain.plain.ends:
+            return message, (), trained.losses, trained.squares
         with torch.no_grad():
-            if work.upload.plain.parts:
-                keys = rng.fold(work.streams, UPLOAD)
-                start = {name: v.expand_as(updates[name]) for name, v in work.start.items()}
-                updates, _ = work.upload.update(updates, work.upload.init(start), start, start, work.round, keys, 0)
-                squares = squared_lengths(updates)
+            params = add(trained.updates, work.start) if "params" in work.chain.traits.reads else trained.updates
+            message, kept = work.chain.end(message, trained.state, work.kept, params, work.start, work.round,
+                                           rng.fold(work.streams, UPLOAD), work.facts)
+            return message, kept, trained.losses, squared_lengths(message["update"])
+
+    def _chunks(self, work: Work, message: Message, kept: Tree, losses: Tensor, squares: Tensor) -> Iterator[tuple[int, Chunk]]:
         for i in dict.fromkeys(i for i, _ in work.jobs):
             at = [k for k, (lane, _) in enumerate(work.jobs) if lane == i]
             # Equal clients lie lane by lane: a view, no copy.
             pick = slice(at[0], at[-1] + 1) if at[-1] - at[0] + 1 == len(at) else on_device(at, losses.device)
-            yield i, Chunk([work.jobs[k][1] for k in at], {name: v[pick] for name, v in updates.items()},
-                           {name: v[pick] for name, v in buffers.items()}, losses[pick], squares[pick])
+            yield i, Chunk([work.jobs[k][1] for k in at], _take(message, pick), losses[pick], _take(kept, pick), squares[pick])
 
 
 def _spread_over(examples: int) -> list[int]:
@@ -270,7 +323,7 @@ def worth_compiling(task: Task, runs: int = 1) -> bool:
 def _trained_alone(lanes: Sequence[Lane], layout: Layout) -> Iterator[tuple[int, Chunk]]:
     for i, job in layout.jobs:
         lane = lanes[i]
-        yield i, train_job(lane.task, lane.task.module, lane.models[job.model], job, lane.round)
+        yield i, train_job(lane, job, lane.task.module)
 
 
 @contextmanager
@@ -310,16 +363,20 @@ def _weights_of(module: nn.Module, kind: type[nn.Module]) -> set[str]:
     return {f"{name}.weight" for name, layer in module.named_modules() if type(layer) is kind}
 
 
-def _take(state: State, who: slice | Tensor) -> State:
-    return pytree.tree_map(lambda v: v[who], state)
+def _first_of(shared: Mapping[int, Mapping[str, Tree]]) -> Mapping[str, Tree]:
+    return next(iter(shared.values()), {})
 
 
-def _put(state: State, who: slice | Tensor, new: State) -> State:
+def _take(state: Tree, who: slice | Tensor) -> Tree:
+    return tree_map(lambda v: v[who], state)
+
+
+def _put(state: Tree, who: slice | Tensor, new: Tree) -> Tree:
     def put(old: Tensor, mine: Tensor) -> Tensor:
         if len(mine) == len(old) and isinstance(who, slice):
             return mine
         old[who] = mine
         return old
 
-    return pytree.tree_map(put, state, new)
+    return tree_map(put, state, new)
 

@@ -10,9 +10,10 @@ import dataclasses
 import inspect
 from typing import Any, Literal
 
+from askew.core.client_piece import Optimiser
 from askew.core.recipe import Recipe
 from askew.core.registry import Spec, build, find, piece
-from askew.core.transform import Transform
+from askew.core.server_piece import ServerPiece
 
 # From their own files: a package's name for a piece is that of the file, too, whichever was imported last.
 from askew.pieces.client.add_gradient_noise import add_gradient_noise
@@ -46,7 +47,7 @@ def centralised(base: Recipe | None = None) -> Recipe:
     """
     recipe = _named(base, "centralised")
     cohort = max(1, round(recipe.fraction * _num_clients(recipe.population)))
-    optimiser = tuple(spec for spec in recipe.step if build("client", spec).acts_on == "source")
+    optimiser = tuple(spec for spec in recipe.step if isinstance(build("client", spec), Optimiser))
     return recipe.replace(population="pooled()", batch_size=recipe.batch_size * cohort, fraction=1.0, hold_out=0.0, hold_out_use=0,
                           share=0.0, validation=0.0, start="random()", step=optimiser, upload=(), server=("mean()",),
                           pool="single_model()", probes=())
@@ -152,7 +153,7 @@ def quantised(recipe: Recipe, bits: int = 8, rounding: Literal["random", "neares
     return recipe.replace(upload=(*recipe.upload, quantize_at_random(bits)))
 
 
-def _then(recipe: Recipe, *pieces: Transform) -> tuple[Any, ...]:
+def _then(recipe: Recipe, *pieces: ServerPiece) -> tuple[Any, ...]:
     """The server chain with further pieces; what changes the bytes on the wire (FedCD's quantisation) stays last."""
     compresses = [build("server", spec).payload is not None for spec in recipe.server]
     last = tuple(spec for spec, at_end in zip(recipe.server, compresses, strict=True) if at_end)

@@ -13,10 +13,12 @@ from torch import Tensor
 from torch.nn.utils import get_total_norm
 
 from askew.core import rng
+from askew.core.client_memory import ClientMemory
 from askew.core.cohort import LONGEST, Cohort
 from askew.core.errors import AskewError, DivergedError
 from askew.core.probe import ModelState, Round, Setting
-from askew.core.transform import Context, Params, num_bytes
+from askew.core.server_piece import ServerContext
+from askew.core.tensors import Params, num_bytes
 from askew.engine.evaluate import Verdict, device_accuracies
 from askew.engine.protocol import Engine, Job
 from askew.engine.schedule import ToHost, on_device
@@ -72,8 +74,9 @@ class Simulation:
         self._probe_states: list[dict[int, Any]] = [{0: probe.init(self._setting)} for probe in task.probes]
         rest = num_bytes(start.buffers)
         self._bytes_down = (task.server.payload or num_bytes)(start.params) + rest
-        self._bytes_up = (task.upload.payload or num_bytes)(start.params) + rest
+        self._bytes_up = (task.client.payload or num_bytes)(start.params) + rest
         self._needs = task.server.needs.union(*(probe.needs for probe in task.probes))
+        self.memory = ClientMemory(task.client.keep, start.params)
 
     @property
     def finished(self) -> bool:
@@ -83,6 +86,7 @@ class Simulation:
     def state(self) -> dict[str, Any]:
         """All that a checkpoint must hold."""
         return {"round": self.round, "pool": self.pool_state, "probes": self._probe_states, "frozen": self.task.frozen,
+                **({"memory": self.memory.state} if self.memory else {}),
                 "models": {number: {"params": m.model.params, "buffers": m.model.buffers, "chain": m.chain}
                            for number, m in self.models.items()}}
 
@@ -102,6 +106,8 @@ class Simulation:
         self.round, self.pool_state, self._probe_states = saved["round"], saved["pool"], saved["probes"]
         self.models = {number: GlobalModel(ModelState(m["params"], m["buffers"]), m["chain"])
                        for number, m in saved["models"].items()}
+        if self.memory and "memory" in saved:
+            self.memory.state = saved["memory"]
 
     def view(self, number: int = 0) -> ModelState:
         """The model to evaluate and to use; FedNNNN's differs from the one that training goes on from."""
@@ -132,7 +138,7 @@ class Simulation:
 
     def foresees(self, launched: Launched) -> bool:
         """Whether there is a round behind one that is under way, and it can be begun."""
-        return (self._runs_ahead and not self.task.pool.needs_validation
+        return (self._runs_ahead and not self.task.pool.needs_validation and not self.memory
                 and launched.gathering.round + 1 < self.task.recipe.rounds)
 
     def begin(self, behind: Launched | None = None) -> Gathering:
@@ -143,7 +149,8 @@ class Simulation:
         clients = self.task.sample(round)
         trainers = self.task.pool.trainers(self.pool_state, clients)
         jobs = [Job(number, client) for number, mine in trainers.items() for client in mine]
-        return Gathering(self.task, self._setting, round, entries, self.pool_state, clients, jobs, self._needs)
+        return Gathering(self.task, self._setting, round, entries, self.pool_state, clients, jobs, self._needs,
+                         self.memory)
 
     def aggregate(self, gathering: Gathering) -> Launched:
         """The models that the server makes of what the clients sent; waits for no device and changes nothing."""
@@ -176,6 +183,8 @@ class Simulation:
         record |= {"bytes_down": len(gathering.jobs) * self._bytes_down, "bytes_up": len(gathering.jobs) * self._bytes_up}
         self.models |= after
         self.round += 1
+        for number, clients, rows in gathering.remembered:
+            self.memory.put(number, clients, rows)
         if task.pool.needs_validation:
             self._update_pool()
         record |= task.pool.metrics(self.pool_state, None if task.population.groups is None else task.population.groups.tolist())
@@ -235,8 +244,8 @@ class Simulation:
             return trained.params
 
         with torch.no_grad():
-            ctx = Context(params=entry.model.params, start=entry.model.params, round=round, cohort=cohort,
-                          key=on_device(rng.key(task.recipe.seed, "server", round, number), task.device), train=_with_grad(train))
+            ctx = ServerContext(params=entry.model.params, round=round, cohort=cohort, train=_with_grad(train),
+                                key=on_device(rng.key(task.recipe.seed, "server", round, number), task.device))
             u, chain = task.server.update({}, entry.chain, ctx)
             before = entry.model.params
             after = torch._foreach_add(list(before.values()), [u[name] for name in before])
@@ -256,7 +265,10 @@ class Simulation:
         self.pool_state, changes = task.pool.after_round(self.pool_state, accuracies, self.round, key)
         for parent, child in changes.clones:
             self.models[child] = self.models[parent]  # values are never changed in place: sharing is copying
+            if self.memory:
+                self.memory.clone(parent, child)
         for number in changes.deleted:
+            self.memory.forget(number)
             for states in (self.models, *self._probe_states):
                 states.pop(number, None)
 

@@ -6,16 +6,15 @@ References:
 
 from __future__ import annotations
 
-from torch import Tensor
-
 from askew.core import rng
-from askew.core.errors import AskewError
+from askew.core.bounds import NonNegative
+from askew.core.client_piece import ClientContext, OnGradient
 from askew.core.registry import piece
-from askew.core.transform import Context, Params, State, Transform
+from askew.core.tensors import Params, Tree
 
 
 @piece("client")
-def add_gradient_noise(std: float) -> Transform:
+def add_gradient_noise(std: NonNegative) -> OnGradient:
     """gradient <- gradient + std * z with z ~ N(0, I), fresh at each step, from the client's own stream.
 
     Args:
@@ -26,14 +25,10 @@ def add_gradient_noise(std: float) -> Transform:
         >>> round(float(noisy.mean()), 1), round(float(noisy.std()), 1)
         (3.0, 0.5)
     """
-    if isinstance(std, float | int) and std < 0:
-        raise AskewError(f"add_gradient_noise: std must not be negative, got {std}")
-    if not isinstance(std, Tensor) and std == 0:
-        return Transform(lambda u, state, ctx: (u, state), acts_on="raw")
 
-    def update(u: Params, state: State, ctx: Context) -> tuple[Params, State]:
+    def update(u: Params, state: Tree, ctx: ClientContext) -> tuple[Params, Tree]:
         # One draw for all tensors: drawing takes some twenty operations, which many small tensors would repeat.
         drawn = rng.normal(ctx.key, sum(g.numel() for g in u.values())).split([g.numel() for g in u.values()])
         return {name: g + std * z.view(g.shape).to(g.dtype) for (name, g), z in zip(u.items(), drawn, strict=True)}, state
 
-    return Transform(update, acts_on="raw", random=True)
+    return OnGradient(update)

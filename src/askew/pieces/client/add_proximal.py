@@ -6,13 +6,14 @@ References:
 
 from __future__ import annotations
 
-from askew.core.errors import AskewError
+from askew.core.bounds import NonNegative
+from askew.core.client_piece import ClientContext, OnGradient
 from askew.core.registry import piece
-from askew.core.transform import Context, Params, State, Transform
+from askew.core.tensors import Params, Tree
 
 
 @piece("client")
-def add_proximal(mu: float) -> Transform:
+def add_proximal(mu: NonNegative) -> OnGradient:
     """gradient <- gradient + mu (w - w_t): the gradient of  loss + mu/2 ||w - w_t||^2.
 
     The gradient is added itself. Adding the term to the loss from detached weights, as one public version does,
@@ -27,10 +28,8 @@ def add_proximal(mu: float) -> Transform:
         >>> client_update(add_proximal(0.5), [2.0], w=[3.0], start=[1.0])
         tensor([3.])
     """
-    if isinstance(mu, float | int) and mu < 0:
-        raise AskewError(f"add_proximal: mu must not be negative, got {mu}")
 
-    def update(u: Params, state: State, ctx: Context) -> tuple[Params, State]:
+    def update(u: Params, state: Tree, ctx: ClientContext) -> tuple[Params, Tree]:
         return {name: g + mu * (ctx.params[name] - ctx.start[name]) for name, g in u.items()}, state
 
-    return Transform(update, acts_on="raw", elementwise=True)
+    return OnGradient(update)

@@ -8,17 +8,14 @@ References:
 
 from __future__ import annotations
 
-import math
-
-from torch import Tensor
-
-from askew.core.errors import AskewError
+from askew.core.bounds import Positive
+from askew.core.client_piece import ClientContext, OnGradient
 from askew.core.registry import piece
-from askew.core.transform import Context, Params, State, Transform, norm
+from askew.core.tensors import Params, Tree, norm
 
 
 @piece("client")
-def clip_gradient(length: float) -> Transform:
+def clip_gradient(length: Positive) -> OnGradient:
     """gradient <- gradient * min(1, length / (||gradient|| + 1e-6)), the norm over all weights together.
 
     The same maths as `torch.nn.utils.clip_grad_norm_`.
@@ -32,13 +29,9 @@ def clip_gradient(length: float) -> Transform:
         >>> client_update(clip_gradient(5.0), [6.0, 8.0], w=[0.0, 0.0])
         tensor([3.0000, 4.0000])
     """
-    if isinstance(length, float | int) and not length > 0:
-        raise AskewError(f"clip_gradient: length must be positive, got {length}")
-    if not isinstance(length, Tensor) and math.isinf(length):
-        return Transform(lambda u, state, ctx: (u, state), acts_on="raw")
 
-    def update(u: Params, state: State, ctx: Context) -> tuple[Params, State]:
+    def update(u: Params, state: Tree, ctx: ClientContext) -> tuple[Params, Tree]:
         shrink = (length / (norm(u) + 1e-6)).clamp(max=1.0)
         return {name: g * shrink for name, g in u.items()}, state
 
-    return Transform(update, acts_on="raw")
+    return OnGradient(update)

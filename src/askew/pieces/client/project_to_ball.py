@@ -6,19 +6,18 @@ References:
 
 from __future__ import annotations
 
-import math
 from typing import Literal
 
 import torch
-from torch import Tensor
 
-from askew.core.errors import AskewError
+from askew.core.bounds import Positive
+from askew.core.client_piece import ClientContext, OnUpdate
 from askew.core.registry import piece
-from askew.core.transform import Context, Params, State, Transform, norm
+from askew.core.tensors import Params, Tree, norm
 
 
 @piece("client")
-def project_to_ball(radius: float, centre: Literal["origin", "start"] = "origin") -> Transform:
+def project_to_ball(radius: Positive, centre: Literal["origin", "start"] = "origin") -> OnUpdate:
     """Where the model after the step, w + u, is farther than `radius` from the centre c, pull it back:
 
         w + u  <-  c + (w + u - c) * min(1, radius / ||w + u - c||)
@@ -36,12 +35,8 @@ def project_to_ball(radius: float, centre: Literal["origin", "start"] = "origin"
         >>> client_update(project_to_ball(5.0), [3.0, 4.0], w=[3.0, 4.0])
         tensor([0., 0.])
     """
-    if isinstance(radius, float | int) and not radius > 0:
-        raise AskewError(f"project_to_ball: radius must be positive, got {radius}")
-    if not isinstance(radius, Tensor) and math.isinf(radius):
-        return Transform(lambda u, state, ctx: (u, state))
 
-    def update(u: Params, state: State, ctx: Context) -> tuple[Params, State]:
+    def update(u: Params, state: Tree, ctx: ClientContext) -> tuple[Params, Tree]:
         offset = {name: ctx.params[name] + v for name, v in u.items()}
         if centre == "start":
             offset = {name: v - ctx.start[name] for name, v in offset.items()}
@@ -50,4 +45,4 @@ def project_to_ball(radius: float, centre: Literal["origin", "start"] = "origin"
         # Written as u plus a correction, so that inside the ball the step stays bit for bit what it was.
         return {name: u[name] + (shrink - 1.0) * offset[name] for name in u}, state
 
-    return Transform(update)
+    return OnUpdate(update)

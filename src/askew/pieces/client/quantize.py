@@ -1,4 +1,4 @@
-"""Quantised models: what travels and is stored has few bits per weight.
+"""Quantised uploads: what a client sends has few bits per weight.
 
 References:
     fedcd2020, sections 2 and 3.4: models are compressed on devices and at the server. It does not print how; its authors'
@@ -7,26 +7,24 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal
+from typing import Annotated, Literal
 
-import torch
-from torch import Tensor
-
+from askew.core.bounds import Bounds
+from askew.core.client_piece import ClientContext, ClientPiece, Message, Plan
 from askew.core.errors import AskewError
 from askew.core.registry import piece
-from askew.core.transform import Context, Params, Plan, State, Transform, add, subtract
+from askew.core.rounding import bytes_of, to_nearest
+from askew.core.tensors import Tree, add, subtract
 
 
-@piece("upload", "server")
-def quantize(bits: int = 8, what: Literal["model", "update"] = "model") -> Transform:
-    """Round each tensor to 2^bits - 1 evenly spaced values between -max|w| and max|w|.
+@piece("client")
+def quantize(bits: Annotated[int, Bounds(2, 32)] = 8, what: Literal["model", "update"] = "model") -> ClientPiece:
+    """Round each tensor that is sent to 2^bits - 1 evenly spaced values between -max|w| and max|w|.
 
         step = max|w| / (2^(bits - 1) - 1),   w <- step * round(w / step)
 
     The error of a weight is at most half a step, and the same in every round: what is trained in a round and is less than
-    half a step is rounded away again. In a client's upload the trained model is quantised before it is
-    sent; in the server chain the new global model is, before it is stored and sent out.
+    half a step is rounded away again.
 
     Args:
         bits: 2 to 31; 32 sends floats as they are.
@@ -35,30 +33,18 @@ def quantize(bits: int = 8, what: Literal["model", "update"] = "model") -> Trans
     Example:
         bits 3, w = (-0.9, 0.2, 0.3): step 0.9 / 3 = 0.3, so that w becomes (-0.9, 0.3, 0.3).
 
-        >>> server_update(quantize(3), [(-0.9, 0.2, 0.3)])
+        >>> client_message(quantize(3), [-0.9, 0.2, 0.3])["update"]["w"]
         tensor([-0.9000,  0.3000,  0.3000])
     """
-    if not 2 <= bits <= 32:
-        raise AskewError(f"quantize: bits must be from 2 to 32, got {bits}")
-    if bits == 32:
-        return Transform(lambda u, state, ctx: (u, state))
-    levels = 2 ** (bits - 1) - 1
 
-    def rounded(v: Tensor) -> Tensor:
-        step = v.abs().amax() / levels
-        return torch.where(step > 0, torch.round(v / step.clamp_min(1e-38)) * step, v)
-
-    def update(u: Params, state: State, ctx: Context) -> tuple[Params, State]:
+    def end(message: Message, state: Tree, kept: Tree, ctx: ClientContext) -> tuple[Message, Tree]:
+        u = message["update"]
         if what == "update":
-            return {name: rounded(v) for name, v in u.items()}, state
-        return subtract({name: rounded(v) for name, v in add(ctx.params, u).items()}, ctx.params), state
-
-    def payload(model: Mapping[str, Tensor]) -> int:
-        return sum((v.numel() * bits + 7) // 8 + 4 for v in model.values())  # 4: the tensor's step as a float
+            return {**message, "update": to_nearest(u, bits)}, kept
+        return {**message, "update": subtract(to_nearest(add(ctx.start, u), bits), ctx.start)}, kept
 
     def check(plan: Plan) -> None:
-        behind = [name for name in plan.after if name not in ("evaluate_average", "quantize", "quantize_at_random")]
-        if behind:
-            raise AskewError(f"quantize must come last: what {behind[0]} adds behind it would not be on its grid")
+        if changing := [p.name for p in plan.after if isinstance(p, ClientPiece) and p.end is not ClientPiece.end and p.payload is None]:
+            raise AskewError(f"quantize must come last: what {changing[0]} adds behind it would not be on its grid")
 
-    return Transform(update, payload=payload, check=check)
+    return ClientPiece(end=end, payload=None if bits == 32 else lambda model: bytes_of(model, bits), check=check)

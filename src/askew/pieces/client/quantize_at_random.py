@@ -9,18 +9,21 @@ References:
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from askew.core import rng
+from askew.core.bounds import Bounds
+from askew.core.client_piece import ClientContext, ClientPiece, Message, Plan
 from askew.core.errors import AskewError
 from askew.core.registry import piece
-from askew.core.transform import Context, Params, Plan, State, Transform, num_bytes
+from askew.core.tensors import Tree, num_bytes
 
 
-@piece("upload")
-def quantize_at_random(bits: int = 8) -> Transform:
+@piece("client")
+def quantize_at_random(bits: Annotated[int, Bounds(1, 32)] = 8) -> ClientPiece:
     """Round the weights of convolutions and dense layers at random to one of the two nearest of 2^bits values.
 
         s = max|w|,   n = 2^bits - 1,   x = n (w / (2 s) + 1/2)
@@ -41,15 +44,14 @@ def quantize_at_random(bits: int = 8) -> Transform:
         probability 5/6 and -0.3 with 1/6, 0.2 on average; -0.9 and 0.9 stay. Of 600 clients with other keys:
 
         >>> model, piece = {"w": torch.tensor([[-0.9, 0.2, 0.9]])}, quantize_at_random(2)
-        >>> still = {"w": torch.zeros(1, 3)}
-        >>> sent = torch.stack([piece.update(still, (), Context(model, model, 0, rng.key(0, "x", k)))[0]["w"][0] for k in range(600)])
+        >>> message = {"update": {"w": torch.zeros(1, 3)}}
+        >>> contexts = [ClientContext(model, model, 0, make_key=lambda k=k: rng.key(0, "x", k)) for k in range(600)]
+        >>> sent = torch.stack([piece.end(message, (), (), ctx)[0]["update"]["w"][0] for ctx in contexts])
         >>> [round(v, 1) for v in sorted(set((model["w"][0] + sent)[:, 1].tolist()))], bool(sent[:, 1].mean().abs() < 0.03)
         ([-0.3, 0.3], True)
     """
-    if not 1 <= bits <= 32:
-        raise AskewError(f"quantize_at_random: bits must be from 1 to 32, got {bits}")
     if bits == 32:
-        return Transform(lambda u, state, ctx: (u, state))
+        return ClientPiece()
     levels = 2**bits - 1
 
     def rounded(v: Tensor, scale: Tensor, key: Tensor) -> Tensor:
@@ -60,13 +62,14 @@ def quantize_at_random(bits: int = 8) -> Transform:
         q = below + (drawn < x - below).to(v.dtype)
         return torch.where(scale > 0, 2 * scale * (q / levels - 0.5), v)
 
-    def update(u: Params, state: State, ctx: Context) -> tuple[Params, State]:
+    def end(message: Message, state: Tree, kept: Tree, ctx: ClientContext) -> tuple[Message, Tree]:
+        u = message["update"]
         grids = _grids(u)
-        trained = {name: ctx.params[name] + u[name] for name in grids}
+        trained = {name: ctx.start[name] + u[name] for name in grids}
         scales = {name: trained[name].abs().amax() for name in dict.fromkeys(grids.values())}
         # One draw per tensor: once per round its operations cost little, and the memory is that of the largest tensor.
         sent = {name: rounded(trained[name], scales[grid], rng.fold(ctx.key, i)) for i, (name, grid) in enumerate(grids.items())}
-        return {name: sent[name] - ctx.params[name] if name in sent else v for name, v in u.items()}, state
+        return {**message, "update": {name: sent[name] - ctx.start[name] if name in sent else v for name, v in u.items()}}, kept
 
     def payload(model: Mapping[str, Tensor]) -> int:
         weights = {name: model[name] for name in _grids(model).values()}
@@ -76,9 +79,9 @@ def quantize_at_random(bits: int = 8) -> Transform:
 
     def check(plan: Plan) -> None:
         if plan.after:
-            raise AskewError(f"quantize_at_random must come last: what {plan.after[0]} adds behind it would not be on its grid")
+            raise AskewError(f"quantize_at_random must come last: what {plan.after[0].name} adds behind it would not be on its grid")
 
-    return Transform(update, payload=payload, check=check, random=True)
+    return ClientPiece(end=end, payload=payload, check=check)
 
 
 def _grids(model: Mapping[str, Tensor]) -> dict[str, str]:

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
+from askew.core.client_piece import ClientContext, Message, Optimiser
 from askew.core.errors import AskewError
 from askew.core.registry import piece
-from askew.core.transform import Context, Params, State, Transform
+from askew.core.tensors import Params, Tree, zeros_like
 
 
 @piece("client")
 def sgd(lr: float = 0.1, momentum: float = 0.0, weight_decay: float = 0.0, lr_decay: float = 1.0,
-        lr_drops: Sequence[int] = (), lr_drop: float = 0.1, nesterov: bool = False) -> Transform:
+        lr_drops: Sequence[int] = (), lr_drop: float = 0.1, nesterov: bool = False,
+        keep_momentum: bool = False) -> Optimiser:
     """g <- gradient + weight_decay w;  v <- momentum v + g;  update: -rate v, or -rate (g + momentum v) in Nesterov's form.
 
-    The same maths as `torch.optim.SGD`. The momentum starts from 0 in each round, since a client keeps no state.
+    The same maths as `torch.optim.SGD`. The momentum starts from 0 in each round, unless the client keeps it.
 
     Args:
         lr: learning rate in the first round.
@@ -31,6 +32,7 @@ def sgd(lr: float = 0.1, momentum: float = 0.0, weight_decay: float = 0.0, lr_de
         lr_drops: rounds after which the rate is multiplied by `lr_drop` (fedcd2020's notebook: 25, 50, 75).
         lr_drop: the factor of these drops.
         nesterov: look ahead by one more step of the momentum, in torch's form.
+        keep_momentum: a client's momentum goes on where its last round left it, as in the programs of zhao2018 and fedcd2020.
 
     Example:
         lr 0.1, weight_decay 0.5, w = 2, gradient 1: the update is -0.1 (1 + 0.5 * 2) = -0.2.
@@ -50,10 +52,19 @@ def sgd(lr: float = 0.1, momentum: float = 0.0, weight_decay: float = 0.0, lr_de
         raise AskewError("sgd: nesterov=True needs a momentum above 0, got 0.0")
     with_decay = isinstance(weight_decay, Tensor) or weight_decay > 0
 
-    def init(params: Params) -> State:
-        return {name: torch.zeros_like(v) for name, v in params.items()} if with_momentum else ()
+    if keep_momentum and not with_momentum:
+        raise AskewError("sgd: keep_momentum=True needs a momentum above 0, got 0.0")
 
-    def rate_of(ctx: Context) -> float | Tensor:
+    def keep(params: Params) -> Tree:
+        return zeros_like(params) if keep_momentum else ()
+
+    def begin(kept: Tree, ctx: ClientContext) -> Tree:
+        return kept if keep_momentum else zeros_like(ctx.params) if with_momentum else ()
+
+    def end(message: Message, state: Tree, kept: Tree, ctx: ClientContext) -> tuple[Message, Tree]:
+        return message, state if keep_momentum else kept
+
+    def rate_of(ctx: ClientContext) -> float | Tensor:
         rate: float | Tensor = lr
         if isinstance(lr_decay, Tensor) or lr_decay != 1:  # on a GPU the round is a tensor, and a power costs
             rate = rate * lr_decay**ctx.round
@@ -61,7 +72,7 @@ def sgd(lr: float = 0.1, momentum: float = 0.0, weight_decay: float = 0.0, lr_de
             rate = rate * lr_drop ** sum(ctx.round >= at for at in lr_drops)
         return rate
 
-    def update(u: Params, state: State, ctx: Context) -> tuple[Params, State]:
+    def update(u: Params, state: Tree, ctx: ClientContext) -> tuple[Params, Tree]:
         rate = rate_of(ctx)
         if with_decay:
             u = {name: g + weight_decay * ctx.params[name] for name, g in u.items()}
@@ -70,13 +81,4 @@ def sgd(lr: float = 0.1, momentum: float = 0.0, weight_decay: float = 0.0, lr_de
             u = {name: g + momentum * state[name] for name, g in u.items()} if nesterov else state
         return {name: -rate * g for name, g in u.items()}, state
 
-    def add_to(params: Params, u: Params, ctx: Context) -> None:
-        """w <- (1 - rate weight_decay) w - rate g, with no memory but the weights' own."""
-        rate = float(rate_of(ctx))
-        for name, w in params.items():
-            if with_decay:
-                w.mul_(1 - rate * float(weight_decay))
-            w.add_(u[name], alpha=-rate)
-
-    numbers = not any(isinstance(value, Tensor) for value in (lr, weight_decay, lr_decay, lr_drop))
-    return Transform(update, init, acts_on="source", elementwise=True, in_place=add_to if numbers and not with_momentum else None)
+    return Optimiser(update, keep, begin=begin, end=end)

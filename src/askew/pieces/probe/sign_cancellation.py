@@ -17,6 +17,7 @@ from askew.core.probe import Probe, Round, Setting
 from askew.core.registry import piece
 from askew.pieces.probe.layer_groups import group_parameters, with_whole
 from askew.pieces.probe.numbers import to_numbers
+from askew.pieces.statistic.sign_sum import SignSum
 
 
 @piece("probe")
@@ -50,7 +51,7 @@ def sign_cancellation(theta: float | None = None, per: Literal["group", "layer"]
 
     def read(setting: Setting, round: Round, state: Any, gathered: Any) -> tuple[Mapping[str, Any], Any]:
         threshold = len(round.cohort) if theta is None else theta
-        signs, mean = round.cohort.sign_sum, round.cohort.mean
+        signs, mean = round.cohort[SignSum()], round.cohort.mean
         counts = {name: torch.stack([(s.abs() < threshold).sum(), (s == 0).sum(), ((s == 0) & (mean[name] == 0)).sum()])
                   for name, s in signs.items()}
         values: dict[str, Tensor] = {}
@@ -61,4 +62,4 @@ def sign_cancellation(theta: float | None = None, per: Literal["group", "layer"]
                 values[what + part] = share
         return to_numbers(values), state
 
-    return Probe(read, init, needs=frozenset({"signs"}))
+    return Probe(read, init, needs=[SignSum()])

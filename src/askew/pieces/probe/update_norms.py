@@ -15,7 +15,7 @@ from torch import Tensor
 
 from askew.core.probe import Probe, Round, Setting
 from askew.core.registry import piece
-from askew.core.transform import Params, subtract
+from askew.core.tensors import Params, subtract
 from askew.pieces.probe.layer_groups import group_norms, group_parameters, with_whole
 from askew.pieces.probe.numbers import to_numbers
 

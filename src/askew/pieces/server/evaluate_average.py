@@ -6,13 +6,15 @@ References:
 
 from __future__ import annotations
 
+from askew.core.client_piece import Plan
 from askew.core.errors import AskewError
 from askew.core.registry import piece
-from askew.core.transform import Context, Params, Plan, State, Transform, add
+from askew.core.server_piece import ServerContext, ServerPiece
+from askew.core.tensors import Params, Tree, add
 
 
 @piece("server")
-def evaluate_average() -> Transform:
+def evaluate_average() -> ServerPiece:
     """Leave the update alone; the model to evaluate becomes w + mean update of the last round.
 
     Example:
@@ -24,12 +26,11 @@ def evaluate_average() -> Transform:
     """
 
     def check(plan: Plan) -> None:
-        if "train_on_server" in plan.before:
+        if any(isinstance(p, ServerPiece) and p.trains for p in (*plan.before, *plan.after)):
             raise AskewError("server: evaluate_average would judge the average without the server's training; "
-                             "use one of evaluate_average and train_on_server")
+                             "use one of the two")
 
-    def update(u: Params, state: State, ctx: Context) -> tuple[Params, State]:
-        assert ctx.cohort is not None, "evaluate_average is a server piece"
+    def update(u: Params, state: Tree, ctx: ServerContext) -> tuple[Params, Tree]:
         return u, add(ctx.params, ctx.cohort.mean)
 
-    return Transform(update, init=lambda params: params, view=lambda params, average: average, check=check)
+    return ServerPiece(update, init=lambda params: params, view=lambda params, average: average, watches=True, check=check)

@@ -9,14 +9,18 @@ from __future__ import annotations
 from typing import Literal
 
 import torch
+from torch import Tensor
 
+from askew.core.client_piece import Plan
 from askew.core.errors import AskewError
 from askew.core.registry import piece
-from askew.core.transform import Context, Params, Plan, State, Transform
+from askew.core.server_piece import Aggregator, ServerContext
+from askew.core.statistic import Senders
+from askew.core.tensors import Params, Tree
 
 
 @piece("server")
-def mean(weights: Literal["examples", "uniform", "score"] = "examples") -> Transform:
+def mean(weights: Literal["examples", "uniform", "score"] = "examples") -> Aggregator:
     """sum_k a_k u_k, where a_k is proportional to what `weights` names.
 
     Args:
@@ -28,20 +32,19 @@ def mean(weights: Literal["examples", "uniform", "score"] = "examples") -> Trans
     Example:
         Updates 1 and 4 of clients with 10 and 20 examples: "examples" gives (10 * 1 + 20 * 4) / 30 = 3.
 
-        >>> server_update(mean(), [(1,), (4,)], weights=mean().weigh(torch.tensor([10, 20]), None))
+        >>> server_update(mean(), [(1,), (4,)], examples=[10, 20])
         tensor([3.])
     """
 
-    def update(u: Params, state: State, ctx: Context) -> tuple[Params, State]:
-        assert ctx.cohort is not None, "mean is a server piece"
+    def update(u: Params, state: Tree, ctx: ServerContext) -> tuple[Params, Tree]:
         return ctx.cohort.mean, state
 
-    weigh = {"examples": lambda examples, score: examples, "uniform": lambda examples, score: torch.ones_like(examples),
-             "score": lambda examples, score: score}[weights]
+    def weigh(senders: Senders) -> Tensor:
+        return {"examples": senders.examples, "uniform": torch.ones_like(senders.examples), "score": senders.scores}[weights]
 
     def check(plan: Plan) -> None:
         if weights == "score" and not plan.scored:
             raise AskewError("server: mean(weights='score') needs a pool in which clients score models, such as "
                              "clone_and_delete(); use 'examples' or 'uniform'")
 
-    return Transform(update, acts_on="source", weigh=weigh, check=check)
+    return Aggregator(update, weigh=weigh, check=check)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import torch
 
-from askew.core.errors import AskewError
+from askew.core.bounds import Decay
 from askew.core.registry import piece
-from askew.core.transform import Context, Params, State, Transform
+from askew.core.server_piece import ServerContext, ServerPiece
+from askew.core.tensors import Params, Tree
 
 
 @piece("server")
-def momentum(beta: float = 0.9, nesterov: bool = False) -> Transform:
+def momentum(beta: Decay = 0.9, nesterov: bool = False) -> ServerPiece:
     """Accumulate the updates of past rounds.
 
         v <- beta v + u
@@ -36,13 +37,10 @@ def momentum(beta: float = 0.9, nesterov: bool = False) -> Transform:
         >>> server_update(momentum(0.5), [(1,)], [(1,)]), server_update(momentum(0.5, nesterov=True), [(1,)], [(1,)])
         (tensor([1.5000]), tensor([1.7500]))
     """
-    if isinstance(beta, float | int) and not 0 <= beta < 1:
-        raise AskewError(f"momentum: beta must be in [0, 1), got {beta}")
-
-    def init(params: Params) -> State:
+    def init(params: Params) -> Tree:
         return {name: torch.zeros_like(v) for name, v in params.items()}
 
-    def update(u: Params, state: State, ctx: Context) -> tuple[Params, State]:
+    def update(u: Params, state: Tree, ctx: ServerContext) -> tuple[Params, Tree]:
         own = list(u.values())
         v = torch._foreach_add(torch._foreach_mul([state[name] for name in u], beta), own)
         ahead = torch._foreach_add(torch._foreach_mul(v, beta), own) if nesterov else v
@@ -51,4 +49,4 @@ def momentum(beta: float = 0.9, nesterov: bool = False) -> Transform:
             v = tuple(torch.where(ctx.still[name], state[name], new) for name, new in zip(u, v, strict=True))
         return dict(zip(u, ahead, strict=True)), dict(zip(u, v, strict=True))
 
-    return Transform(update, init)
+    return ServerPiece(update, init)

@@ -10,13 +10,16 @@ from typing import Literal
 
 import torch
 
+from askew.core.bounds import Positive
+from askew.core.client_piece import Plan
 from askew.core.errors import AskewError
 from askew.core.registry import piece
-from askew.core.transform import Context, Params, Plan, State, Transform, norm
+from askew.core.server_piece import ServerContext, ServerPiece
+from askew.core.tensors import Params, Tree, norm
 
 
 @piece("server")
-def rescale_to_mean_norm(beta: float = 1.0, per: Literal["model", "layer"] = "model") -> Transform:
+def rescale_to_mean_norm(beta: Positive = 1.0, per: Literal["model", "layer"] = "model") -> ServerPiece:
     """u <- beta (E / N) u, so that its length becomes beta E.
 
     N is the length of the averaged update, E the average length of the clients' updates; N <= E, and far below it
@@ -34,17 +37,13 @@ def rescale_to_mean_norm(beta: float = 1.0, per: Literal["model", "layer"] = "mo
         >>> server_update(rescale_to_mean_norm(1.0), [(3, 4), (3, -4)])
         tensor([5., 0.])
     """
-    if isinstance(beta, float | int) and beta <= 0:
-        raise AskewError(f"rescale_to_mean_norm: beta must be positive, got {beta}")
-
     def check(plan: Plan) -> None:
-        if "train_on_server" in plan.before:
+        if any(isinstance(p, ServerPiece) and p.trains for p in plan.before):
             raise AskewError("server: rescale_to_mean_norm compares the mean update with the clients' updates; "
-                             "put it before train_on_server")
+                             "put it before the piece that trains at the server")
 
-    def factors(u: Params, ctx: Context) -> Params:
+    def factors(u: Params, ctx: ServerContext) -> Params:
         """beta E / N of each tensor; 0 where N is nearly 0."""
-        assert ctx.cohort is not None, "rescale_to_mean_norm is a server piece"
         groups = [list(u)] if per == "model" else [[name] for name in u]
         result: Params = {}
         for names in groups:
@@ -53,11 +52,11 @@ def rescale_to_mean_norm(beta: float = 1.0, per: Literal["model", "layer"] = "mo
             result |= dict.fromkeys(names, torch.where(length > 1e-6 * wanted, beta * wanted / length.clamp_min(1e-38), 0.0))
         return result
 
-    def update(u: Params, state: State, ctx: Context) -> tuple[Params, State]:
+    def update(u: Params, state: Tree, ctx: ServerContext) -> tuple[Params, Tree]:
         by = factors(u, ctx)
         return {name: by[name] * v for name, v in u.items()}, state
 
-    def still(u: Params, ctx: Context) -> Params:
+    def still(u: Params, ctx: ServerContext) -> Params:
         return {name: factor == 0 for name, factor in factors(u, ctx).items()}
 
-    return Transform(update, check=check, still=still)
+    return ServerPiece(update, check=check, still=still)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from askew.core.errors import AskewError
+from askew.core.bounds import NonNegative
 from askew.core.registry import piece
-from askew.core.transform import Context, Params, State, Transform
+from askew.core.server_piece import ServerContext, ServerPiece
+from askew.core.tensors import Params, Tree
 
 
 @piece("server")
-def scale(lr: float = 1.0) -> Transform:
+def scale(lr: NonNegative = 1.0) -> ServerPiece:
     """u <- lr * u.
 
     Args:
@@ -18,10 +19,7 @@ def scale(lr: float = 1.0) -> Transform:
         >>> server_update(scale(0.5), [(1,), (3,)])  # 0.5 (1 + 3) / 2
         tensor([1.])
     """
-    if isinstance(lr, float | int) and lr < 0:
-        raise AskewError(f"scale: lr must not be negative, got {lr}")
-
-    def update(u: Params, state: State, ctx: Context) -> tuple[Params, State]:
+    def update(u: Params, state: Tree, ctx: ServerContext) -> tuple[Params, Tree]:
         return {name: lr * v for name, v in u.items()}, state
 
-    return Transform(update)
+    return ServerPiece(update)

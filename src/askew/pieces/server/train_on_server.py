@@ -6,13 +6,16 @@ References:
 
 from __future__ import annotations
 
+from askew.core.bounds import Count
+from askew.core.client_piece import Plan
 from askew.core.errors import AskewError
 from askew.core.registry import piece
-from askew.core.transform import Context, Params, Plan, State, Transform, add, subtract
+from askew.core.server_piece import ServerContext, ServerPiece
+from askew.core.tensors import Params, Tree, add, subtract
 
 
 @piece("server")
-def train_on_server(epochs: int = 1) -> Transform:
+def train_on_server(epochs: Count = 1) -> ServerPiece:
     """u <- T(w + u) - w, where T trains for some epochs on the server's examples.
 
     T uses the clients' optimiser (rate, momentum, weight decay) and batch size, without their other pieces. The
@@ -28,18 +31,11 @@ def train_on_server(epochs: int = 1) -> Transform:
         >>> train_on_server().update(ctx.cohort.mean, (), ctx)[0]
         {'w': tensor([29.])}
     """
-    if epochs < 1:
-        raise AskewError(f"train_on_server: epochs must be at least 1, got {epochs}")
-
     def check(plan: Plan) -> None:
         if plan.server_examples == 0:
             raise AskewError("server: train_on_server needs examples at the server; set hold_out = 0.05, say")
-        if "evaluate_average" in plan.before:
-            raise AskewError("server: evaluate_average would judge the average without the server's training; "
-                             "use one of evaluate_average and train_on_server")
 
-    def update(u: Params, state: State, ctx: Context) -> tuple[Params, State]:
-        assert ctx.train is not None, "train_on_server is a server piece"
+    def update(u: Params, state: Tree, ctx: ServerContext) -> tuple[Params, Tree]:
         return subtract(ctx.train(add(ctx.params, u), epochs), ctx.params), state
 
-    return Transform(update, check=check)
+    return ServerPiece(update, trains=True, check=check)

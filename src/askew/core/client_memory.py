@@ -1,0 +1,103 @@
+"""What clients remember between rounds: one row per client (and model), on the device.
+
+Rows exist for those clients only that have taken part. All others have what `keep` gives before the first round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from askew.core.compat import tree_flatten, tree_leaves, tree_unflatten
+from askew.core.tensors import Params, Tree
+
+ROWS_PER_SHARD = 64  # of a checkpoint: only shards in which a row has changed are written again
+
+
+class ClientMemory:
+    """Rows of memory.
+
+    Args:
+        keep: model -> what a client remembers before its first round.
+        params: the model that the run begins with.
+
+    Example:
+        >>> memory = ClientMemory(lambda params: {"seen": torch.zeros(())}, {})
+        >>> memory.put(0, [3], {"seen": torch.tensor([1.0])})
+        >>> memory.rows(0, [2, 3])
+        {'seen': tensor([0., 1.])}
+    """
+
+    def __init__(self, keep: Callable[[Params], Tree], params: Params) -> None:
+        self._first, self._shape = tree_flatten(keep(params))
+        self._table: list[Tensor] = [v[None].clone() for v in self._first]  # row 0: what all begin with
+        self._place: dict[tuple[int, int], int] = {}  # (model, client) -> row
+        self._free: list[int] = []
+        self._changed: set[int] = set()  # shards, since the last checkpoint
+
+    def __bool__(self) -> bool:
+        """Whether clients remember anything."""
+        return bool(self._first)
+
+    @property
+    def bytes_per_client(self) -> int:
+        return sum(v.numel() * v.element_size() for v in self._first)
+
+    def rows(self, model: int, clients: Sequence[int]) -> Tree:
+        """What these clients remember of a model, stacked."""
+        at = self._index([self._place.get((model, client), 0) for client in clients])
+        return tree_unflatten([v[at] for v in self._table], self._shape)
+
+    def row(self, model: int, client: int) -> Tree:
+        """What one client remembers of a model."""
+        return tree_unflatten([v[self._place.get((model, client), 0)].clone() for v in self._table], self._shape)
+
+    def put(self, model: int, clients: Sequence[int], rows: Tree) -> None:
+        """Take down what these clients remember from now on."""
+        at = self._index([self._row_for(model, client) for client in clients])
+        for v, new in zip(self._table, tree_leaves(rows), strict=True):
+            v[at] = new.to(v.dtype)
+
+    def clone(self, parent: int, child: int) -> None:
+        """A new model, of which clients remember what they do of its parent."""
+        users = [client for model, client in self._place if model == parent]
+        if users:
+            self.put(child, users, self.rows(parent, users))
+
+    def forget(self, model: int) -> None:
+        """A model is gone."""
+        for at in [key for key in self._place if key[0] == model]:
+            self._free.append(self._place.pop(at))
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """For a checkpoint."""
+        return {"place": [[model, client, row] for (model, client), row in self._place.items()],
+                "table": [v[: self._used].clone() for v in self._table]}
+
+    @state.setter
+    def state(self, saved: dict[str, Any]) -> None:
+        self._place = {(model, client): row for model, client, row in saved["place"]}
+        self._table = [new.to(v.device, v.dtype).clone() for v, new in zip(self._table, saved["table"], strict=True)]
+        taken = set(self._place.values())
+        self._free = [row for row in range(1, self._used) if row not in taken]
+
+    @property
+    def _used(self) -> int:
+        """Rows up to the last one that is taken."""
+        return 1 + max(self._place.values(), default=0)
+
+    def _index(self, rows: list[int]) -> Tensor:
+        return torch.tensor(rows, device=self._table[0].device)
+
+    def _row_for(self, model: int, client: int) -> int:
+        if (model, client) not in self._place:
+            self._place[model, client] = self._free.pop() if self._free else self._used
+        row = self._place[model, client]
+        while row >= len(self._table[0]):  # twice as much room
+            self._table = [torch.cat([v, torch.zeros_like(v)]) for v in self._table]
+        self._changed.add(row // ROWS_PER_SHARD)
+        return row

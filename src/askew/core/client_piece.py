@@ -1,0 +1,212 @@
+"""Client pieces: the small steps of which a client's round is composed.
+
+A client's round is begin, update at each local step, end. A piece may remember something from one of its client's rounds to
+the next, and may change or add to what the client sends. Pieces are pure and free of Python control flow on tensor
+values, so that an engine may run them for many clients at once under `torch.func.vmap`, with numbers that are tensors.
+
+    FedAvg     sgd(lr)
+    FedProx    add_proximal(mu), sgd(lr)
+    SCAFFOLD   correct_drift(), sgd(lr)         with update_control() at the server
+    FedCD      sgd(lr), quantize(8)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from askew.core.errors import AskewError
+from askew.core.tensors import Params, Tree
+
+if TYPE_CHECKING:
+    from askew.core.registry import Spec
+    from askew.core.server_piece import ServerPiece
+
+Message = dict[str, Tree]  # what a client sends: "update", "buffers", and what pieces add
+
+
+@dataclass(frozen=True)
+class ClientContext:
+    """What a client piece may look at besides the update.
+
+    Args:
+        params: the client's weights now.
+        start: those that its round began with.
+        round: rounds completed before this one.
+        step: local steps completed in this round.
+        steps: local steps of this client in this round, in all.
+        client: its number.
+        examples: how many it trains on.
+        shared: what the server sent beside the model: name -> tensors.
+        make_key: gives `key`.
+    """
+
+    params: Params
+    start: Params
+    round: int | Tensor
+    step: int | Tensor = 0
+    steps: int | Tensor = 1
+    client: int | Tensor = 0
+    examples: int | Tensor = 1
+    shared: Mapping[str, Tree] = field(default_factory=dict)
+    make_key: Callable[[], Tensor] | None = None
+
+    @property
+    def key(self) -> Tensor:
+        """The random stream of this client and step (in `end`: of this client's upload)."""
+        if self.make_key is None:
+            raise AskewError("a piece draws random numbers where there is no stream; give the context one: make_key=lambda: key")
+        return self.make_key()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a piece may check before anything runs.
+
+    Args:
+        before, after: the pieces that stand before it in its chain, and behind it.
+        client: all pieces of the clients' chain.
+        server: all pieces of the server's chain.
+        clients: of the federation.
+        cohort_size: clients of a round.
+        server_examples: training examples that the server has.
+        scored: whether clients score models (FedCD).
+    """
+
+    before: tuple[ClientPiece | ServerPiece, ...] = ()
+    after: tuple[ClientPiece | ServerPiece, ...] = ()
+    client: tuple[ClientPiece, ...] = ()
+    server: tuple[ServerPiece, ...] = ()
+    clients: int = 1
+    cohort_size: int = 1
+    server_examples: int = 0
+    scored: bool = False
+
+
+def _nothing(*_: Any) -> Tree:
+    return ()
+
+
+def _as_it_is(tensors: Params, kept: Tree) -> Params:
+    return tensors
+
+
+def _same_update(u: Params, state: Tree, ctx: ClientContext) -> tuple[Params, Tree]:
+    return u, state
+
+
+def _same_message(message: Message, state: Tree, kept: Tree, ctx: ClientContext) -> tuple[Message, Tree]:
+    return message, kept
+
+
+def _no_objection(plan: Plan) -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class ClientPiece:
+    """One step of a client's round; where it stands does not matter to it.
+
+    Args:
+        update: (update, state, context) -> (update, state), at every local step; the first piece is given the gradient.
+        keep: model -> what the client remembers before its first round; nothing by default.
+        enter: (the server's weights and buffers by name, memory) -> those that the client's round begins with.
+        begin: (memory, context) -> state before the first local step.
+        end: (message, state, memory, context) -> (message, memory), once the last step is done. `message["update"]` is what
+            the client's training came to, `message["buffers"]` its buffers; `context.params` are the trained weights.
+        payload: model -> bytes that one such model takes on the wire, where the piece changes that.
+        check: raises `AskewError` with the reason where the piece makes no sense in a plan.
+    """
+
+    update: Callable[[Params, Tree, ClientContext], tuple[Params, Tree]] = _same_update
+    keep: Callable[[Params], Tree] = _nothing
+    enter: Callable[[Params, Tree], Params] = _as_it_is
+    begin: Callable[[Tree, ClientContext], Tree] = _nothing
+    end: Callable[[Message, Tree, Tree, ClientContext], tuple[Message, Tree]] = _same_message
+    payload: Callable[[Mapping[str, Tensor]], int] | None = None
+    check: Callable[[Plan], None] = _no_objection
+
+    @property
+    def spec(self) -> Spec | None:
+        """How it was made, where a registered function made it."""
+        return self.__dict__.get("_spec")
+
+    @property
+    def name(self) -> str:
+        return self.spec.name if self.spec else type(self).__name__
+
+
+@dataclass(frozen=True)
+class OnGradient(ClientPiece):
+    """A piece that acts on the gradient, and so stands before the optimiser."""
+
+
+@dataclass(frozen=True)
+class Optimiser(ClientPiece):
+    """The piece that turns a gradient into an update: exactly one per chain."""
+
+
+@dataclass(frozen=True)
+class OnUpdate(ClientPiece):
+    """A piece that acts on the optimiser's update, and so stands behind it."""
+
+
+class ClientChain:
+    """Client pieces, one after the other: each sees the update that the one before it returned."""
+
+    def __init__(self, pieces: Sequence[ClientPiece]) -> None:
+        self.pieces = tuple(pieces)
+        self.enters = any(p.enter is not _as_it_is for p in self.pieces)
+        self.ends = any(p.end is not _same_message for p in self.pieces)
+
+    def keep(self, params: Params) -> Tree:
+        return tuple(p.keep(params) for p in self.pieces)
+
+    def enter(self, tensors: Params, kept: Tree) -> Params:
+        for p, memory in zip(self.pieces, kept, strict=True):
+            tensors = p.enter(tensors, memory)
+        return tensors
+
+    def begin(self, kept: Tree, ctx: ClientContext) -> Tree:
+        return tuple(p.begin(memory, ctx) for p, memory in zip(self.pieces, kept, strict=True))
+
+    def update(self, u: Params, state: Tree, ctx: ClientContext) -> tuple[Params, Tree]:
+        states = []
+        for p, before in zip(self.pieces, state, strict=True):
+            u, after = p.update(u, before, ctx)
+            states.append(after)
+        return u, tuple(states)
+
+    def end(self, message: Message, state: Tree, kept: Tree, ctx: ClientContext) -> tuple[Message, Tree]:
+        memories = []
+        for p, own, memory in zip(self.pieces, state, kept, strict=True):
+            message, memory = p.end(message, own, memory, ctx)
+            memories.append(memory)
+        return message, tuple(memories)
+
+    @property
+    def payload(self) -> Callable[[Mapping[str, Tensor]], int] | None:
+        return next((p.payload for p in reversed(self.pieces) if p.payload), None)
+
+    @property
+    def optimiser(self) -> ClientChain:
+        """Its optimiser alone, as the server trains."""
+        return ClientChain([p for p in self.pieces if isinstance(p, Optimiser)])
+
+    def check(self, plan: Plan) -> None:
+        """Refuse none or two optimisers, a piece on the wrong side of it, and what a piece itself refuses."""
+        at = [i for i, p in enumerate(self.pieces) if isinstance(p, Optimiser)]
+        names = [p.name for p in self.pieces]
+        if not at:
+            raise AskewError("step: no piece makes an update; add one, such as sgd(lr=0.1)")
+        if len(at) > 1:
+            raise AskewError(f"step: {names[at[0]]} and {names[at[1]]} both make the update; keep one of them")
+        for i, p in enumerate(self.pieces):
+            if isinstance(p, OnGradient) and i > at[0]:
+                raise AskewError(f"step: {p.name} acts on the gradient; put it before {names[at[0]]}")
+            if isinstance(p, OnUpdate) and i < at[0]:
+                raise AskewError(f"step: {p.name} acts on an update; put it after {names[at[0]]}")
+            p.check(replace(plan, before=self.pieces[:i], after=self.pieces[i + 1 :]))

@@ -1,0 +1,167 @@
+"""Server pieces: what happens between the clients' updates and the next global model.
+
+    FedAvg    mean()
+    FedAvgM   mean(), momentum(0.9, nesterov=True)
+    median    median()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from askew.core.client_piece import Plan
+from askew.core.errors import AskewError
+from askew.core.statistic import Senders, Statistic
+from askew.core.tensors import Params, Tree
+
+if TYPE_CHECKING:
+    from askew.core.cohort import Cohort
+    from askew.core.registry import Spec
+
+
+@dataclass(frozen=True)
+class ServerContext:
+    """What a server piece may look at besides the update.
+
+    Args:
+        params: the model that the update will be added to.
+        round: rounds completed before this one.
+        key: random stream of the server in this round.
+        cohort: statistics of the round's clients: `cohort.mean`, and `cohort[statistic]` for those that a piece `needs`.
+        train: trains a model on the server's own examples, (params, epochs) -> params; where the population keeps some for it.
+        still: for each tensor, whether a piece before this one wants the model to stay as it is in this round (see
+            `ServerPiece.still`); a piece that carries past updates on must not move it there.
+    """
+
+    params: Params
+    round: int
+    key: Tensor
+    cohort: Cohort
+    train: Callable[[Params, int], Params]
+    still: Mapping[str, Tensor] | None = None
+
+
+def _nothing(*_: Any) -> Tree:
+    return ()
+
+
+def _no_message(state: Tree) -> Mapping[str, Tree]:
+    return {}
+
+
+def _same(params: Params, state: Tree) -> Params:
+    return params
+
+
+def _no_objection(plan: Plan) -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class ServerPiece:
+    """One step at the server.
+
+    Args:
+        update: (update, state, context) -> (update, state).
+        init: model -> state before the first round.
+        needs: statistics of the clients' messages that it reads, beyond their mean update and their norms.
+        broadcast: state -> what the server sends beside the model, by name; clients' pieces read it as `ctx.shared`.
+        view: (model, state) -> the model to evaluate; the identity unless a method evaluates another model than it trains.
+        still: (update, context) -> for each tensor, whether the model is to stay as it is there in this round. An update of 0
+            does not say so: momentum goes on from it. The pieces behind read it as `ctx.still`.
+        payload: model -> bytes that one such model takes on the wire, where the piece changes that.
+        watches: it leaves the update as it is.
+        trains: its update holds what the server has trained itself, so that it is no longer the clients' alone.
+        check: raises `AskewError` with the reason where the piece makes no sense in a plan.
+    """
+
+    update: Callable[[Params, Tree, ServerContext], tuple[Params, Tree]]
+    init: Callable[[Params], Tree] = _nothing
+    needs: Sequence[Statistic] = ()
+    broadcast: Callable[[Tree], Mapping[str, Tree]] = _no_message
+    view: Callable[[Params, Tree], Params] = _same
+    still: Callable[[Params, ServerContext], Mapping[str, Tensor]] | None = None
+    payload: Callable[[Mapping[str, Tensor]], int] | None = None
+    watches: bool = False
+    trains: bool = False
+    check: Callable[[Plan], None] = _no_objection
+
+    @property
+    def spec(self) -> Spec | None:
+        """How it was made, where a registered function made it."""
+        return self.__dict__.get("_spec")
+
+    @property
+    def name(self) -> str:
+        return self.spec.name if self.spec else type(self).__name__
+
+
+def by_examples(senders: Senders) -> Tensor:
+    """McMahan et al.'s weights: a client counts by its examples."""
+    return senders.examples
+
+
+@dataclass(frozen=True)
+class Aggregator(ServerPiece):
+    """The piece that turns the clients' messages into an update: exactly one per chain.
+
+    Args:
+        weigh: how much each client counts in `cohort.mean`, in the norms and in the mean of the buffers.
+    """
+
+    weigh: Callable[[Senders], Tensor] = by_examples
+
+
+class ServerChain:
+    """Server pieces, one after the other."""
+
+    def __init__(self, pieces: Sequence[ServerPiece]) -> None:
+        self.pieces = tuple(pieces)
+        self.needs = frozenset(statistic for p in self.pieces for statistic in p.needs)
+        self.broadcasts = any(p.broadcast is not _no_message for p in self.pieces)
+
+    def init(self, params: Params) -> Tree:
+        return tuple(p.init(params) for p in self.pieces)
+
+    def update(self, u: Params, state: Tree, ctx: ServerContext) -> tuple[Params, Tree]:
+        states = []
+        for p, before in zip(self.pieces, state, strict=True):
+            still = p.still(u, ctx) if p.still else None
+            u, after = p.update(u, before, ctx)
+            states.append(after)
+            if still is not None:
+                ctx = replace(ctx, still=still if ctx.still is None else {name: v | ctx.still[name] for name, v in still.items()})
+        return u, tuple(states)
+
+    def broadcast(self, state: Tree) -> dict[str, Tree]:
+        return {name: tree for p, own in zip(self.pieces, state, strict=True) for name, tree in p.broadcast(own).items()}
+
+    def view(self, params: Params, state: Tree) -> Params:
+        for p, own in zip(self.pieces, state, strict=True):
+            params = p.view(params, own)
+        return params
+
+    @property
+    def weigh(self) -> Callable[[Senders], Tensor]:
+        return next((p.weigh for p in self.pieces if isinstance(p, Aggregator)), by_examples)
+
+    @property
+    def payload(self) -> Callable[[Mapping[str, Tensor]], int] | None:
+        return next((p.payload for p in reversed(self.pieces) if p.payload), None)
+
+    def check(self, plan: Plan) -> None:
+        """Refuse none or two aggregators, a piece before it, and what a piece itself refuses."""
+        at = [i for i, p in enumerate(self.pieces) if isinstance(p, Aggregator)]
+        names = [p.name for p in self.pieces]
+        if not at:
+            raise AskewError("server: no piece makes an update; add one, such as mean()")
+        if len(at) > 1:
+            raise AskewError(f"server: {names[at[0]]} and {names[at[1]]} both make the update; keep one of them")
+        if at[0] > 0:
+            raise AskewError(f"server: {names[0]} acts on an update; put it after {names[at[0]]}")
+        for i, p in enumerate(self.pieces):
+            p.check(replace(plan, before=self.pieces[:i], after=self.pieces[i + 1 :]))

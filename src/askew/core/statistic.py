@@ -1,0 +1,56 @@
+"""Statistics: what the server may ask of a round's clients.
+
+A statistic streams: clients are added in chunks of any size and in any order, and parts that were added elsewhere are merged.
+It is a value: two pieces that need equal ones share what is gathered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from askew.core.tensors import Tree
+
+
+@dataclass(frozen=True)
+class Senders:
+    """The clients of a chunk, in the order of its rows.
+
+    Args:
+        clients: their numbers.
+        examples: [K] how many each trains on.
+        steps: [K] local steps that each has taken.
+        scores: [K] the score that each gives the model (FedCD); 1 elsewhere.
+        losses: [K] mean local loss of each.
+    """
+
+    clients: Sequence[int]
+    examples: Tensor
+    steps: Tensor
+    scores: Tensor
+    losses: Tensor
+
+
+class Statistic:
+    """One statistic; made as a frozen dataclass, so that equal ones are one.
+
+    Attributes:
+        keeps_all: it keeps every client's message, so that memory grows with the cohort; the run says how much before it begins.
+    """
+
+    keeps_all: ClassVar[bool] = False
+
+    def add(self, total: Any, message: Mapping[str, Tree], senders: Senders) -> Any:
+        """`total` (None at first) with these clients: every tensor of `message` has a row per client."""
+        raise NotImplementedError
+
+    def merge(self, a: Any, b: Any) -> Any:
+        """Two totals as one."""
+        raise NotImplementedError
+
+    def value(self, total: Any) -> Any:
+        """What pieces read."""
+        raise NotImplementedError
