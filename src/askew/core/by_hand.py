@@ -16,7 +16,7 @@ from askew.core.client_piece import ClientChain, ClientContext, ClientPiece, Mes
 from askew.core.cohort import Cohort
 from askew.core.server_piece import ServerChain, ServerContext, ServerPiece
 from askew.core.statistic import Senders, Statistic
-from askew.core.tensors import Params, Tree, add
+from askew.core.tensors import ModelState, Params, Tree, add
 
 
 def client_context(w: Sequence[float], start: Sequence[float] | None = None, round: int = 0, **rest: Any) -> ClientContext:
@@ -42,7 +42,7 @@ def client_update(pieces: ClientPiece | Sequence[ClientPiece], gradient: Sequenc
         tensor([-2.])
     """
     chain, ctx = ClientChain(_several(pieces)), client_context(w, start, round, **rest)
-    return chain.update(_vector(gradient), chain.begin(chain.keep(ctx.start), ctx), ctx)[0]["w"]
+    return chain.update(_vector(gradient), chain.begin(chain.keep(ModelState(ctx.start)), ctx), ctx)[0]["w"]
 
 
 def client_message(pieces: ClientPiece | Sequence[ClientPiece], update: Sequence[float], start: Sequence[float] | None = None,
@@ -55,7 +55,7 @@ def client_message(pieces: ClientPiece | Sequence[ClientPiece], update: Sequence
     """
     began = [0.0] * len(update) if start is None else list(start)
     chain, ctx = ClientChain(_several(pieces)), client_context([a + b for a, b in zip(began, update, strict=True)], began, round, **rest)
-    kept = chain.keep(ctx.start)
+    kept = chain.keep(ModelState(ctx.start))
     return chain.end({"update": _vector(update), "buffers": {}}, chain.begin(kept, ctx), kept, ctx)[0]
 
 
@@ -85,7 +85,7 @@ def server_context(updates: Sequence[Sequence[float]], weights: Sequence[float] 
     cohort = Cohort({"w": stacked[0]}, needs)
     cohort.add({"update": {"w": stacked}, **(sent or {})}, senders, count if weights is None else torch.as_tensor(weights))
     params = _vector([0.0] * stacked.shape[1] if w is None else w)
-    return ServerContext(**{"params": params, "round": round, "key": rng.key(0, "server", round), "cohort": cohort,
+    return ServerContext(**{"params": params, "round": round, "clients": len(stacked), "key": rng.key(0, "server", round), "cohort": cohort,
                             "train": lambda params, epochs: params, **rest})
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from askew.core.compat import tree_flatten, tree_leaves, tree_unflatten
-from askew.core.tensors import Params, Tree
+from askew.core.tensors import ModelState, Tree
 
 ROWS_PER_SHARD = 64  # of a checkpoint: only shards in which a row has changed are written again
 
@@ -22,17 +22,17 @@ class ClientMemory:
 
     Args:
         keep: model -> what a client remembers before its first round.
-        params: the model that the run begins with.
+        model: the one that the run begins with.
 
     Example:
-        >>> memory = ClientMemory(lambda params: {"seen": torch.zeros(())}, {})
+        >>> memory = ClientMemory(lambda model: {"seen": torch.zeros(())}, ModelState({}))
         >>> memory.put(0, [3], {"seen": torch.tensor([1.0])})
         >>> memory.rows(0, [2, 3])
         {'seen': tensor([0., 1.])}
     """
 
-    def __init__(self, keep: Callable[[Params], Tree], params: Params) -> None:
-        self._first, self._shape = tree_flatten(keep(params))
+    def __init__(self, keep: Callable[[ModelState], Tree], model: ModelState) -> None:
+        self._first, self._shape = tree_flatten(keep(model))
         self._table: list[Tensor] = [v[None].clone() for v in self._first]  # row 0: what all begin with
         self._place: dict[tuple[int, int], int] = {}  # (model, client) -> row
         self._free: list[int] = []

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from askew.core.errors import AskewError
-from askew.core.tensors import Params, Tree
+from askew.core.tensors import ModelState, Params, Tree
 
 if TYPE_CHECKING:
     from askew.core.registry import Spec
@@ -90,8 +90,8 @@ def _nothing(*_: Any) -> Tree:
     return ()
 
 
-def _as_it_is(tensors: Params, kept: Tree) -> Params:
-    return tensors
+def _as_it_is(model: ModelState, kept: Tree) -> ModelState:
+    return model
 
 
 def _same_update(u: Params, state: Tree, ctx: ClientContext) -> tuple[Params, Tree]:
@@ -113,7 +113,9 @@ class ClientPiece:
     Args:
         update: (update, state, context) -> (update, state), at every local step; the first piece is given the gradient.
         keep: model -> what the client remembers before its first round; nothing by default.
-        enter: (the server's weights and buffers by name, memory) -> those that the client's round begins with.
+        enter: (the server's model, memory) -> the model that the client's round begins with, and that it would use.
+        sends: names of what it adds to the message.
+        wants: names of what it reads of `ctx.shared`.
         begin: (memory, context) -> state before the first local step.
         end: (message, state, memory, context) -> (message, memory), once the last step is done. `message["update"]` is what
             the client's training came to, `message["buffers"]` its buffers; `context.params` are the trained weights.
@@ -122,10 +124,12 @@ class ClientPiece:
     """
 
     update: Callable[[Params, Tree, ClientContext], tuple[Params, Tree]] = _same_update
-    keep: Callable[[Params], Tree] = _nothing
-    enter: Callable[[Params, Tree], Params] = _as_it_is
+    keep: Callable[[ModelState], Tree] = _nothing
+    enter: Callable[[ModelState, Tree], ModelState] = _as_it_is
     begin: Callable[[Tree, ClientContext], Tree] = _nothing
     end: Callable[[Message, Tree, Tree, ClientContext], tuple[Message, Tree]] = _same_message
+    sends: Sequence[str] = ()
+    wants: Sequence[str] = ()
     payload: Callable[[Mapping[str, Tensor]], int] | None = None
     check: Callable[[Plan], None] = _no_objection
 
@@ -162,13 +166,13 @@ class ClientChain:
         self.enters = any(p.enter is not _as_it_is for p in self.pieces)
         self.ends = any(p.end is not _same_message for p in self.pieces)
 
-    def keep(self, params: Params) -> Tree:
-        return tuple(p.keep(params) for p in self.pieces)
+    def keep(self, model: ModelState) -> Tree:
+        return tuple(p.keep(model) for p in self.pieces)
 
-    def enter(self, tensors: Params, kept: Tree) -> Params:
+    def enter(self, model: ModelState, kept: Tree) -> ModelState:
         for p, memory in zip(self.pieces, kept, strict=True):
-            tensors = p.enter(tensors, memory)
-        return tensors
+            model = p.enter(model, memory)
+        return model
 
     def begin(self, kept: Tree, ctx: ClientContext) -> Tree:
         return tuple(p.begin(memory, ctx) for p, memory in zip(self.pieces, kept, strict=True))
@@ -209,4 +213,7 @@ class ClientChain:
                 raise AskewError(f"step: {p.name} acts on the gradient; put it before {names[at[0]]}")
             if isinstance(p, OnUpdate) and i < at[0]:
                 raise AskewError(f"step: {p.name} acts on an update; put it after {names[at[0]]}")
+            sent = {name for other in plan.server for name in other.sends}
+            if missing := [name for name in p.wants if name not in sent]:
+                raise AskewError(f"step: {p.name} wants {missing[0]!r} from the server; add the server piece that sends it")
             p.check(replace(plan, before=self.pieces[:i], after=self.pieces[i + 1 :]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,15 +14,7 @@ from askew.core.dataset import Dataset
 from askew.core.population import Population
 from askew.core.registry import Spec
 from askew.core.statistic import Statistic
-from askew.core.tensors import Params
-
-
-@dataclass(frozen=True)
-class ModelState:
-    """Weights and buffers of one model."""
-
-    params: Params
-    buffers: Params = field(default_factory=dict)
+from askew.core.tensors import ModelState
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ class ServerContext:
     Args:
         params: the model that the update will be added to.
         round: rounds completed before this one.
+        clients: of the federation, whether they take part in this round or not.
         key: random stream of the server in this round.
         cohort: statistics of the round's clients: `cohort.mean`, and `cohort[statistic]` for those that a piece `needs`.
         train: trains a model on the server's own examples, (params, epochs) -> params; where the population keeps some for it.
@@ -39,6 +40,7 @@ class ServerContext:
 
     params: Params
     round: int
+    clients: int
     key: Tensor
     cohort: Cohort
     train: Callable[[Params, int], Params]
@@ -70,6 +72,8 @@ class ServerPiece:
         init: model -> state before the first round.
         needs: statistics of the clients' messages that it reads, beyond their mean update and their norms.
         broadcast: state -> what the server sends beside the model, by name; clients' pieces read it as `ctx.shared`.
+        sends: these names.
+        wants: names of what it reads of the clients' messages, beyond "update" and "buffers".
         view: (model, state) -> the model to evaluate; the identity unless a method evaluates another model than it trains.
         still: (update, context) -> for each tensor, whether the model is to stay as it is there in this round. An update of 0
             does not say so: momentum goes on from it. The pieces behind read it as `ctx.still`.
@@ -83,6 +87,8 @@ class ServerPiece:
     init: Callable[[Params], Tree] = _nothing
     needs: Sequence[Statistic] = ()
     broadcast: Callable[[Tree], Mapping[str, Tree]] = _no_message
+    sends: Sequence[str] = ()
+    wants: Sequence[str] = ()
     view: Callable[[Params, Tree], Params] = _same
     still: Callable[[Params, ServerContext], Mapping[str, Tensor]] | None = None
     payload: Callable[[Mapping[str, Tensor]], int] | None = None
@@ -163,5 +169,8 @@ class ServerChain:
             raise AskewError(f"server: {names[at[0]]} and {names[at[1]]} both make the update; keep one of them")
         if at[0] > 0:
             raise AskewError(f"server: {names[0]} acts on an update; put it after {names[at[0]]}")
+        sent = {name for other in plan.client for name in other.sends}
         for i, p in enumerate(self.pieces):
+            if missing := [name for name in p.wants if name not in sent]:
+                raise AskewError(f"server: {p.name} wants {missing[0]!r} from the clients; add the client piece that sends it")
             p.check(replace(plan, before=self.pieces[:i], after=self.pieces[i + 1 :]))

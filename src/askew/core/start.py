@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from askew.core.probe import ModelState
 from askew.core.registry import Spec
+from askew.core.tensors import ModelState
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -10,6 +11,14 @@ from torch import Tensor
 
 Params = dict[str, Tensor]
 Tree = Any  # nested dicts and tuples of tensors, so that a checkpoint can hold it and vmap can batch it
+
+
+@dataclass(frozen=True)
+class ModelState:
+    """Weights and buffers of one model."""
+
+    params: Params
+    buffers: Params = field(default_factory=dict)
 
 
 def add(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> Params:

@@ -14,7 +14,7 @@ from askew.core import registry
 from askew.core.client_piece import ClientChain, ClientContext, Message
 from askew.core.compat import tree_leaves, tree_map
 from askew.core.registry import Spec
-from askew.core.tensors import Params, Tree
+from askew.core.tensors import ModelState, Params, Tree
 from askew.engine.traits import Traits, traits_of
 
 
@@ -80,9 +80,14 @@ class BatchedChain:
         made.__dict__["traits"] = self.traits
         return made
 
-    def enter(self, tensors: Params, kept: Tree) -> Params:
+    def enter(self, params: Params, buffers: Params, kept: Tree) -> tuple[Params, Params]:
         """Weights and buffers that the clients' rounds begin with, [K, ...]."""
-        return torch.func.vmap(self.plain.enter)(tensors, kept)
+
+        def one(params: Params, buffers: Params, kept: Tree) -> tuple[Params, Params]:
+            model = self.plain.enter(ModelState(params, buffers), kept)
+            return model.params, model.buffers
+
+        return torch.func.vmap(one)(params, buffers, kept)
 
     def begin(self, kept: Tree, params: Params, start: Params, round: int | Tensor, facts: Facts) -> Tree:
         """The state before the first step, [K, ...]; an argument may decide on it."""

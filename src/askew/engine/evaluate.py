@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from askew.core.dataset import Examples
 from askew.core.population import Population
 from askew.core.preprocess import Preprocess
-from askew.core.probe import ModelState
+from askew.core.tensors import ModelState
 from askew.engine.functional import call, places_of
 from askew.engine.local import cpu_order
 

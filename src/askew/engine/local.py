@@ -14,8 +14,7 @@ from askew.core import rng
 from askew.core.client_piece import ClientChain, ClientContext
 from askew.core.dataset import Examples
 from askew.core.preprocess import Preprocess
-from askew.core.probe import ModelState
-from askew.core.tensors import Tree
+from askew.core.tensors import ModelState, Tree
 from askew.engine.dropout import dropouts, set_keys
 
 # Branches of a client's stream, so that shuffling, augmentation, noise and dropout never share numbers.
@@ -98,7 +97,7 @@ def train_locally(module: nn.Module, model: ModelState, examples: Examples, indi
     weights = {name: p.detach() for name, p in own.items()}
     ctx = ClientContext(weights, model.params, round, 0, epochs * -(-len(indices) // size), client, len(indices), shared or {})
     with torch.no_grad():
-        state = chain.begin(chain.keep(model.params) if kept is None else kept, ctx)
+        state = chain.begin(chain.keep(model) if kept is None else kept, ctx)
     losses = []
     for number, batch in enumerate(batches(indices, epochs, batch_size, stream)):
         keys = example_keys(stream, number, len(batch)) if prepare.random else None

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from askew.core.client_memory import ClientMemory
 from askew.core.compat import tree_map
-from askew.core.probe import ModelState
-from askew.core.tensors import Params, Tree
+from askew.core.tensors import ModelState, Params, Tree
 from askew.engine.task import Task
 
 

@@ -12,7 +12,6 @@ from torch import nn
 from askew.core import rng
 from askew.core.client_piece import Message
 from askew.core.compat import tree_map
-from askew.core.probe import ModelState
 from askew.core.tensors import subtract
 from askew.engine.local import UPLOAD, train_locally
 from askew.engine.protocol import Chunk, Job, Lane
@@ -43,10 +42,9 @@ def train_job(lane: Lane, job: Job, module: nn.Module, seeded: bool = True) -> C
     """
     task, recipe, chain = lane.task, lane.task.recipe, lane.task.client
     start = lane.models[job.model]
-    kept = lane.memory.row(job.model, job.client) if lane.memory else chain.keep(start.params)
+    kept = lane.memory.row(job.model, job.client) if lane.memory else chain.keep(start)
     if chain.enters:
-        entered = chain.enter({**start.params, **start.buffers}, kept)
-        start = ModelState({name: entered[name] for name in start.params}, {name: entered[name] for name in start.buffers})
+        start = chain.enter(start, kept)
     # The stream does not name the model: under FedCD all models see a client's batches in the same order.
     stream = rng.key(recipe.seed, "client", lane.round, job.client).to(task.device)
     trained = train_locally(

@@ -22,11 +22,11 @@ from askew.core.errors import AskewError, first_line
 from askew.core.pool import Pool
 from askew.core.population import Population
 from askew.core.preprocess import Preprocess, is_token, pipeline
-from askew.core.probe import ModelState, Probe
+from askew.core.probe import Probe
 from askew.core.recipe import Recipe
 from askew.core.server_piece import ServerChain
 from askew.core.start import Start
-from askew.core.tensors import num_bytes
+from askew.core.tensors import ModelState, num_bytes
 from askew.engine.batched import batch_axes
 from askew.engine.dropout import dropouts, key_dropouts, set_keys
 from askew.engine.evaluate import Verdict, evaluate, predict_classes
@@ -303,7 +303,7 @@ def _check_population(population: Population, data: Dataset) -> None:
 
 def _check_memory(task: Task) -> None:
     """What clients remember, and statistics that keep all updates, must fit the device; refuse before the first round."""
-    memory = ClientMemory(task.client.keep, task.fresh.params)
+    memory = ClientMemory(task.client.keep, task.fresh)
     rounds = task.recipe.rounds * task.cohort_size
     remembered = memory.bytes_per_client * min(task.num_clients, rounds) if memory else 0
     stacked = sum(statistic.keeps_all for statistic in task.server.needs) * task.cohort_size * num_bytes(task.fresh.params)

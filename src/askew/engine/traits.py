@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from askew.core import rng
 from askew.core.client_piece import ClientChain, ClientContext, Message
 from askew.core.compat import tree_leaves, tree_map
-from askew.core.tensors import Tree
+from askew.core.tensors import ModelState, Tree
 
 # Operations that make or copy tensors, whatever their shape.
 _HARMLESS = frozenset({"zeros_like", "ones_like", "full_like", "empty_like", "clone", "detach", "_to_copy", "lift_fresh", "alias", "copy_",
@@ -55,7 +55,7 @@ def traits_of(chain: ClientChain, params: Mapping[str, Tensor], shared: Mapping[
                         lambda: rng.key(0, "traits"), reads)
 
     with torch.no_grad():
-        kept = chain.keep(small)
+        kept = chain.keep(ModelState(small))
         state = chain.begin(kept, context())
         shapes = {v.shape for v in small.values()}
         like_params = all(v.shape in shapes for v in tree_leaves(state)) and all(v.ndim for v in small.values())

@@ -175,9 +175,8 @@ class Vectorised:
         chain = self._chain(lanes, jobs)
         kept = self._kept(lanes, jobs, chain)
         if chain.plain.enters:
-            whole = {name: v.expand(len(jobs), *v.shape[1:]) for name, v in {**start, **buffers}.items()}
-            entered = chain.enter(whole, kept)
-            start, buffers = {name: entered[name] for name in start}, {name: entered[name] for name in buffers}
+            start, buffers = tree_map(lambda v: v.expand(len(jobs), *v.shape[1:]), (start, buffers))
+            start, buffers = chain.enter(start, buffers, kept)
         return Work(jobs, layout.schedule, layout.streams, layout.sizes, start, buffers, chain, self._facts(lanes, layout, chain), kept,
                     lanes[0].round)
 
@@ -198,7 +197,7 @@ class Vectorised:
     def _kept(self, lanes: Sequence[Lane], jobs: list[tuple[int, Job]], chain: BatchedChain) -> Tree:
         """What the jobs' clients remember, [J, ...]."""
         if not lanes[0].memory:
-            first = chain.plain.keep(lanes[0].models[jobs[0][1].model].params)
+            first = chain.plain.keep(lanes[0].models[jobs[0][1].model])
             return tree_map(lambda v: v.expand(len(jobs), *v.shape).clone(), first)
         parts = []
         for (i, model), same in groupby(jobs, key=lambda at: (at[0], at[1].model)):

@@ -13,22 +13,40 @@ from typing import Any, Literal
 from askew.core.client_piece import Optimiser
 from askew.core.recipe import Recipe
 from askew.core.registry import Spec, build, find, piece
-from askew.core.server_piece import ServerPiece
+from askew.core.server_piece import Aggregator, ServerPiece
 
 # From their own files: a package's name for a piece is that of the file, too, whichever was imported last.
+from askew.pieces.client.add_dynamic_regulariser import add_dynamic_regulariser
 from askew.pieces.client.add_gradient_noise import add_gradient_noise
 from askew.pieces.client.add_proximal import add_proximal
+from askew.pieces.client.clip_update import clip_update
+from askew.pieces.client.correct_drift import correct_drift
 from askew.pieces.client.project_to_ball import project_to_ball
 from askew.pieces.client.quantize import quantize
 from askew.pieces.client.quantize_at_random import quantize_at_random
+from askew.pieces.client.stay_local import stay_local
+from askew.pieces.server.adagrad import adagrad
+from askew.pieces.server.adam import adam
+from askew.pieces.server.add_noise import add_noise
+from askew.pieces.server.correct_dynamically import correct_dynamically
 from askew.pieces.server.evaluate_average import evaluate_average
+from askew.pieces.server.extrapolate import extrapolate
 from askew.pieces.server.mask_by_sign_agreement import mask_by_sign_agreement
+from askew.pieces.server.mean import mean
+from askew.pieces.server.mean_per_step import mean_per_step
+from askew.pieces.server.median import median as middle
 from askew.pieces.server.momentum import momentum
+from askew.pieces.server.quantize import quantize as quantize_model
 from askew.pieces.server.rescale_to_mean_norm import rescale_to_mean_norm
 from askew.pieces.server.train_on_server import train_on_server
+from askew.pieces.server.trimmed_mean import trimmed_mean as without_extremes
+from askew.pieces.server.update_control import update_control
+from askew.pieces.server.yogi import yogi
 
-__all__ = ["centralised", "data_sharing", "fedavg", "fedavgm", "fedcd", "fednnnn", "fedprox", "norm_norm",
-           "ozdayi_combination", "projected", "server_momentum", "server_training", "sign_agreement"]
+__all__ = ["centralised", "data_sharing", "dp_fedavg", "fedadagrad", "fedadam", "fedavg", "fedavgm", "fedbn",
+           "fedcd", "feddyn", "fedexp", "fednnnn", "fednova", "fedper", "fedprox", "fedyogi", "kept_momentum", "median",
+           "norm_norm", "ozdayi_combination", "projected", "scaffold", "server_momentum", "server_training", "sign_agreement",
+           "trimmed_mean"]
 
 
 @piece("method")
@@ -148,9 +166,117 @@ def fedcd(base: Recipe | None = None, milestones: list[int] | None = None, bits:
 def quantised(recipe: Recipe, bits: int = 8, rounding: Literal["random", "nearest"] = "random") -> Recipe:
     """The recipe with models of few bits per weight, as `fedcd` has them."""
     if rounding == "nearest":
-        return recipe.replace(upload=(*recipe.upload, quantize(bits)), server=(*recipe.server, quantize(bits)))
+        return recipe.replace(upload=(*recipe.upload, quantize(bits)), server=(*recipe.server, quantize_model(bits)))
     # Section 2 also compresses the server's models, at milestones; the notebook, which made the figures, does not.
     return recipe.replace(upload=(*recipe.upload, quantize_at_random(bits)))
+
+
+@piece("method")
+def scaffold(base: Recipe | None = None, lr: float | None = None) -> Recipe:
+    """Steps corrected by control variates that clients and server keep (Karimireddy et al. 2020, option II).
+
+    Args:
+        lr: the clients' rate, for control variates as the paper's formula has them; None measures the gradients themselves.
+    """
+    recipe = _named(base, "scaffold")
+    drift = correct_drift() if lr is None else correct_drift(lr)
+    return recipe.replace(step=(drift, *recipe.step), server=_then(_aggregated(recipe, mean("uniform")), update_control()))
+
+
+@piece("method")
+def fednova(base: Recipe | None = None, momentum: float = 0.0) -> Recipe:
+    """Updates averaged per local step (Wang et al. 2020); `momentum` is that of the clients."""
+    recipe = _named(base, "fednova")
+    return _aggregated(recipe, mean_per_step(momentum) if momentum else mean_per_step())
+
+
+@piece("method")
+def feddyn(base: Recipe | None = None, alpha: float = 0.1) -> Recipe:
+    """A penalty that moves with the clients' drift, taken back at the server (Acar et al. 2021)."""
+    recipe = _named(base, "feddyn")
+    server = _then(_aggregated(recipe, mean("uniform")), correct_dynamically(alpha))
+    return recipe.replace(step=(add_dynamic_regulariser(alpha), *recipe.step), server=server)
+
+
+@piece("method")
+def fedadam(base: Recipe | None = None, lr: float = 0.03, beta1: float = 0.9, beta2: float = 0.99, tau: float = 1e-3) -> Recipe:
+    """Adam at the server (Reddi et al. 2021)."""
+    recipe = _named(base, "fedadam")
+    return recipe.replace(server=_then(recipe, adam(lr, beta1, beta2, tau)))
+
+
+@piece("method")
+def fedyogi(base: Recipe | None = None, lr: float = 0.03, beta1: float = 0.9, beta2: float = 0.99, tau: float = 1e-3) -> Recipe:
+    """Yogi at the server (Reddi et al. 2021)."""
+    recipe = _named(base, "fedyogi")
+    return recipe.replace(server=_then(recipe, yogi(lr, beta1, beta2, tau)))
+
+
+@piece("method")
+def fedadagrad(base: Recipe | None = None, lr: float = 0.1, tau: float = 1e-3) -> Recipe:
+    """Adagrad at the server (Reddi et al. 2021)."""
+    recipe = _named(base, "fedadagrad")
+    return recipe.replace(server=_then(recipe, adagrad(lr, tau=tau)))
+
+
+@piece("method")
+def fedexp(base: Recipe | None = None, epsilon: float = 1e-3) -> Recipe:
+    """A server rate that grows where updates cancel (Jhunjhunwala et al. 2023)."""
+    recipe = _named(base, "fedexp")
+    return recipe.replace(server=_then(_aggregated(recipe, mean("uniform")), extrapolate(epsilon)))
+
+
+@piece("method")
+def median(base: Recipe | None = None) -> Recipe:
+    """The coordinate-wise median of the updates (Yin et al. 2018)."""
+    return _aggregated(_named(base, "median"), middle())
+
+
+@piece("method")
+def trimmed_mean(base: Recipe | None = None, share: float = 0.2) -> Recipe:
+    """The coordinate-wise mean without the extremes (Yin et al. 2018)."""
+    return _aggregated(_named(base, "trimmed_mean"), without_extremes(share))
+
+
+@piece("method")
+def kept_momentum(base: Recipe | None = None, momentum: float = 0.9) -> Recipe:
+    """Clients whose momentum goes on from round to round, as in the programs of zhao2018 and fedcd2020."""
+    recipe = _named(base, "kept_momentum")
+    changed = tuple(Spec(spec.name, {**spec.args, "momentum": momentum, "keep_momentum": True})
+                    if "keep_momentum" in inspect.signature(find("client", spec.name)).parameters else spec for spec in recipe.step)
+    return recipe.replace(step=changed)
+
+
+@piece("method")
+def dp_fedavg(base: Recipe | None = None, noise: float = 1.0, length: float = 1.0) -> Recipe:
+    """Clipped updates and Gaussian noise on their mean: client-level differential privacy (McMahan et al. 2018).
+
+    Args:
+        noise: z, in units of what one client can do; `askew.privacy.epsilon` says what it promises.
+        length: to which updates are clipped.
+    """
+    recipe = _named(base, "dp_fedavg")
+    return recipe.replace(step=(*recipe.step, clip_update(length)),
+                          server=_then(_aggregated(recipe, mean("uniform")), add_noise(noise, length)))
+
+
+@piece("method")
+def fedper(base: Recipe | None = None, names: list[str] | None = None) -> Recipe:
+    """Layers that stay at the client (Arivazhagan et al. 2019); by default those named fc2, the head of the small networks here."""
+    recipe = _named(base, "fedper")
+    return recipe.replace(step=(*recipe.step, stay_local(names or ["fc2.*"])))
+
+
+@piece("method")
+def fedbn(base: Recipe | None = None, names: list[str] | None = None) -> Recipe:
+    """Normalisation layers that stay at the client (Li et al. 2021); by default those with bn or norm in their names."""
+    recipe = _named(base, "fedbn")
+    return recipe.replace(step=(*recipe.step, stay_local(names or ["*bn*", "*norm*"])))
+
+
+def _aggregated(recipe: Recipe, aggregator: Aggregator) -> Recipe:
+    """With another piece in the place of the one that makes the update."""
+    return recipe.replace(server=tuple(aggregator if isinstance(build("server", spec), Aggregator) else spec for spec in recipe.server))
 
 
 def _then(recipe: Recipe, *pieces: ServerPiece) -> tuple[Any, ...]:

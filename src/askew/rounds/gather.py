@@ -13,9 +13,9 @@ from askew.core.client_memory import ClientMemory
 from askew.core.cohort import Cohort
 from askew.core.compat import tree_map
 from askew.core.pool import PoolState
-from askew.core.probe import ModelState, Setting
+from askew.core.probe import Setting
 from askew.core.statistic import Senders, Statistic
-from askew.core.tensors import Tree
+from askew.core.tensors import ModelState, Tree
 from askew.engine.protocol import Chunk, Job, Lane
 from askew.engine.schedule import on_device
 from askew.engine.task import Task

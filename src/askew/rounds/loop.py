@@ -16,9 +16,9 @@ from askew.core import rng
 from askew.core.client_memory import ClientMemory
 from askew.core.cohort import LONGEST, Cohort
 from askew.core.errors import AskewError, DivergedError
-from askew.core.probe import ModelState, Round, Setting
+from askew.core.probe import Round, Setting
 from askew.core.server_piece import ServerContext
-from askew.core.tensors import Params, num_bytes
+from askew.core.tensors import ModelState, Params, num_bytes
 from askew.engine.evaluate import Verdict, device_accuracies
 from askew.engine.protocol import Engine, Job
 from askew.engine.schedule import ToHost, on_device
@@ -76,7 +76,7 @@ class Simulation:
         self._bytes_down = (task.server.payload or num_bytes)(start.params) + rest
         self._bytes_up = (task.client.payload or num_bytes)(start.params) + rest
         self._needs = task.server.needs.union(*(probe.needs for probe in task.probes))
-        self.memory = ClientMemory(task.client.keep, start.params)
+        self.memory = ClientMemory(task.client.keep, start)
 
     @property
     def finished(self) -> bool:
@@ -244,7 +244,7 @@ class Simulation:
             return trained.params
 
         with torch.no_grad():
-            ctx = ServerContext(params=entry.model.params, round=round, cohort=cohort, train=_with_grad(train),
+            ctx = ServerContext(params=entry.model.params, round=round, clients=task.num_clients, cohort=cohort, train=_with_grad(train),
                                 key=on_device(rng.key(task.recipe.seed, "server", round, number), task.device))
             u, chain = task.server.update({}, entry.chain, ctx)
             before = entry.model.params

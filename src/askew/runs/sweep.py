@@ -19,7 +19,7 @@ from torch import nn
 
 from askew.core.dataset import Dataset
 from askew.core.errors import AskewError, DivergedError
-from askew.core.probe import ModelState
+from askew.core.tensors import ModelState
 from askew.core.recipe import Recipe
 from askew.core.registry import build
 from askew.runs import run

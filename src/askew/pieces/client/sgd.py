@@ -13,7 +13,7 @@ from torch import Tensor
 from askew.core.client_piece import ClientContext, Message, Optimiser
 from askew.core.errors import AskewError
 from askew.core.registry import piece
-from askew.core.tensors import Params, Tree, zeros_like
+from askew.core.tensors import ModelState, Params, Tree, zeros_like
 
 
 @piece("client")
@@ -55,8 +55,8 @@ def sgd(lr: float = 0.1, momentum: float = 0.0, weight_decay: float = 0.0, lr_de
     if keep_momentum and not with_momentum:
         raise AskewError("sgd: keep_momentum=True needs a momentum above 0, got 0.0")
 
-    def keep(params: Params) -> Tree:
-        return zeros_like(params) if keep_momentum else ()
+    def keep(model: ModelState) -> Tree:
+        return zeros_like(model.params) if keep_momentum else ()
 
     def begin(kept: Tree, ctx: ClientContext) -> Tree:
         return kept if keep_momentum else zeros_like(ctx.params) if with_momentum else ()

@@ -16,8 +16,9 @@ from torch import Tensor
 
 from askew.core import rng
 from askew.core.errors import AskewError
-from askew.core.probe import ModelState, Probe, Round, Setting
+from askew.core.probe import Probe, Round, Setting
 from askew.core.registry import piece
+from askew.core.tensors import ModelState
 from askew.pieces.probe.numbers import to_numbers
 
 

@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from askew.core.probe import ModelState, Probe, Round, Setting
+from askew.core.probe import Probe, Round, Setting
 from askew.core.registry import piece
-from askew.core.tensors import subtract
+from askew.core.tensors import ModelState, subtract
 from askew.pieces.probe.layer_groups import group_norms, group_parameters, with_whole
 from askew.pieces.probe.numbers import to_numbers
 

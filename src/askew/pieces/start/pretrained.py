@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from askew.core.errors import AskewError
-from askew.core.probe import ModelState
 from askew.core.registry import piece
 from askew.core.start import Start
+from askew.core.tensors import ModelState
 
 
 @piece("start")

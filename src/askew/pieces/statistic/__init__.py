@@ -2,6 +2,7 @@
 
 from askew.pieces.statistic.everything import Everything
 from askew.pieces.statistic.mean_of import MeanOf
+from askew.pieces.statistic.mean_per_step import MeanPerStep
 from askew.pieces.statistic.sign_sum import SignSum
 
-__all__ = ["Everything", "MeanOf", "SignSum"]
+__all__ = ["Everything", "MeanOf", "MeanPerStep", "SignSum"]

@@ -1,0 +1,47 @@
+"""FedAdagrad: steps that shrink with the sum of all squares so far.
+
+References:
+    Reddi et al. 2021, "Adaptive Federated Optimization", algorithm 2.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from askew.core.bounds import Decay, Positive
+from askew.core.registry import piece
+from askew.core.server_piece import ServerContext, ServerPiece
+from askew.core.tensors import Params, Tree, zeros_like
+
+
+@piece("server")
+def adagrad(lr: Positive = 0.1, beta1: Decay = 0.0, tau: Positive = 1e-3) -> ServerPiece:
+    """Adagrad on the mean update u.
+
+        m <- beta1 m + (1 - beta1) u
+        v <- v + u^2
+        update: lr m / (sqrt(v) + tau)
+
+    As printed, v starts at tau^2 and nothing is corrected for the start.
+
+    Args:
+        lr: the server's rate.
+        beta1: how much of the past m keeps.
+        tau: how adaptive it is: the smaller, the more alike all coordinates' steps become.
+
+    Example:
+        lr 1, tau 1, u = 2: m = 2, v = 1 + 4 = 5, update 2 / (sqrt(5) + 1) = 0.6180.
+
+        >>> server_update(adagrad(lr=1.0, tau=1.0), [(2,)])
+        tensor([0.6180])
+    """
+
+    def init(params: Params) -> Tree:
+        return {"m": zeros_like(params), "v": {name: torch.full_like(p, tau**2) for name, p in params.items()}}
+
+    def update(u: Params, state: Tree, ctx: ServerContext) -> tuple[Params, Tree]:
+        m = {name: beta1 * state["m"][name] + (1 - beta1) * x for name, x in u.items()}
+        v = {name: state["v"][name] + x.square() for name, x in u.items()}
+        return {name: lr * m[name] / (v[name].sqrt() + tau) for name in u}, {"m": m, "v": v}
+
+    return ServerPiece(update, init)
