@@ -18,7 +18,7 @@ from askew.core.dataset import Dataset
 from askew.engine.protocol import Lane
 from askew.engine.sequential import Sequential
 from askew.engine.task import build_task
-from askew.rounds.loop import Simulation
+from askew.rounds.simulation import Simulation
 from askew.runs.sweep import sweep
 
 

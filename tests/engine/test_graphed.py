@@ -12,7 +12,7 @@ from askew.engine.sequential import Sequential
 from askew.engine.task import build_task
 from askew.engine.vectorised import Vectorised
 from askew.pieces.methods import fedcd, fednnnn, fedprox, projected, server_training
-from askew.rounds.loop import Simulation
+from askew.rounds.simulation import Simulation
 
 COMPILES = shutil.which("g++") is not None and (Path(sysconfig.get_paths()["include"]) / "Python.h").is_file()
 on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")

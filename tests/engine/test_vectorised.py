@@ -17,7 +17,7 @@ from askew.engine.protocol import Job, Lane
 from askew.engine.sequential import Sequential
 from askew.engine.task import build_task, initial_model
 from askew.engine.vectorised import Vectorised
-from askew.rounds.loop import Simulation
+from askew.rounds.simulation import Simulation
 
 RECIPE = askew.Recipe(batch_size=16, epochs=2, model="mlp(hidden=[16])")
 

@@ -7,7 +7,7 @@ from askew.engine.choice import make_engine
 from askew.engine.task import Task, build_task
 from askew.papers.plan import TRAINING_EXAMPLES, at_scale, images, needs, recipes_of
 from askew.papers.store import Results
-from askew.rounds.loop import Simulation
+from askew.rounds.simulation import Simulation
 
 BASE = askew.Recipe(population="iid(clients=4)", batch_size=50, rounds=2, epochs=3)
 

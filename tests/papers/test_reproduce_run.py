@@ -14,7 +14,7 @@ from askew.papers.rates import estimated_seconds, kind, known_rates, try_out
 from askew.papers.run import reproduce
 from askew.papers.store import Results
 from askew.papers.summary import summarise
-from askew.rounds.loop import Simulation
+from askew.rounds.simulation import Simulation
 
 
 @pytest.fixture

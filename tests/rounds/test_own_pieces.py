@@ -10,7 +10,7 @@ from askew.engine.choice import ENGINES
 from askew.engine.task import build_task
 from askew.engine.vectorised import Vectorised
 from askew.pieces.methods import centralised, fedavgm, fedcd, fednnnn
-from askew.rounds.loop import Simulation
+from askew.rounds.simulation import Simulation
 
 BASE = askew.Recipe(population="power_law(clients=5, exponent=0.7)", fraction=0.8, batch_size=40, rounds=2, model="mlp(hidden=[8])")
 FORMS = {**ENGINES, "graphed": lambda task: Vectorised(task, graphed=True, compiled=False)}

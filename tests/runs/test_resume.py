@@ -10,7 +10,7 @@ from torch import nn
 import askew
 from askew.core.population import Ownership, Population
 from askew.pieces.methods import fedavg, fedavgm, fedcd, fednnnn, ozdayi_combination
-from askew.rounds.loop import Simulation
+from askew.rounds.simulation import Simulation
 from askew.engine.task import Task
 
 BASE = askew.Recipe(rounds=4, fraction=0.5, probes=["update_norms()"])

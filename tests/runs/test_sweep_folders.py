@@ -6,7 +6,7 @@ import pytest
 
 import askew
 from askew.pieces.methods import fedcd, fednnnn
-from askew.rounds.loop import Simulation
+from askew.rounds.simulation import Simulation
 from askew.runs.run_folder import RunFolder
 from askew.runs.sweep import grid, sweep
 

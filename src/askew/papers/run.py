@@ -10,7 +10,7 @@ from askew.core.recipe import Recipe
 from askew.papers.item import Item
 from askew.papers.plan import Need, needs
 from askew.papers.store import Results, Run, columns, first_fingerprint
-from askew.rounds.loop import Record
+from askew.rounds.simulation import Record
 from askew.runs.run import CHECKPOINT_SECONDS
 from askew.runs.run_folder import RunFolder
 from askew.runs.sweep import SAVING_SHARE, Outcome, sweep

@@ -17,7 +17,7 @@ from askew.core.recipe import Recipe
 from askew.core.registry import Spec
 from askew.runs.comparison import Comparison, Contender, Outcome
 from askew.runs.judge import Judge, majority_accuracy
-from askew.rounds.loop import Record
+from askew.rounds.simulation import Record
 from askew.runs.run import resume, run
 from askew.runs.run_folder import RunFolder, describe_environment
 from askew.engine.task import Task, build_task

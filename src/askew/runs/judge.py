@@ -12,7 +12,7 @@ from askew.core.population import Population
 from askew.core.probe import Probe, Round, Setting
 from askew.partition import draw
 from askew.engine.evaluate import Verdict, device_accuracies
-from askew.rounds.loop import Record
+from askew.rounds.simulation import Record
 
 Judge = Literal["global", "devices"]
 _ON_FEDERATION = "federation_device_accuracy_mean"

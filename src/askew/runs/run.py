@@ -17,7 +17,7 @@ from askew.core.errors import AskewError, DivergedError
 from askew.core.population import Population
 from askew.core.recipe import Recipe
 from askew.engine.choice import make_engine
-from askew.rounds.loop import Record, Simulation
+from askew.rounds.simulation import Record, Simulation
 from askew.runs.run_folder import INTERRUPTED, RunFolder, describe_environment
 from askew.engine.task import build_task
 from askew.engine.threads import use_threads

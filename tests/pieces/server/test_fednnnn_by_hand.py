@@ -12,7 +12,7 @@ from askew.engine.choice import ENGINES
 from askew.engine.task import build_task
 from askew.pieces.methods import fednnnn
 from askew.pieces.server import evaluate_average, mean, momentum, rescale_to_mean_norm, scale
-from askew.rounds.loop import Simulation
+from askew.rounds.simulation import Simulation
 
 
 def rounds(piece, server, updates_of_rounds, w=(0.0, 0.0)):

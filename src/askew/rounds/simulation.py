@@ -1,9 +1,9 @@
-"""The loop: sample, train, aggregate, evaluate, measure. It never learns an algorithm's name."""
+"""A run, round by round: launched on the device, completed, measured, evaluated, saved and restored."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,14 +17,14 @@ from askew.core.client_memory import ClientMemory
 from askew.core.cohort import LONGEST, Cohort
 from askew.core.errors import AskewError, DivergedError
 from askew.core.probe import Round, Setting
-from askew.core.server_piece import ServerContext
-from askew.core.tensors import ModelState, Params, num_bytes
+from askew.core.tensors import ModelState, num_bytes
 from askew.engine.evaluate import Verdict, device_accuracies
-from askew.engine.protocol import Engine, Job
-from askew.engine.schedule import ToHost, on_device
+from askew.engine.protocol import Engine
+from askew.engine.schedule import ToHost
 from askew.engine.task import Task, initial_model
 from askew.engine.threads import threads_for, use_threads
 from askew.rounds.gather import Gathering, GlobalModel
+from askew.rounds.round import begin, one_round
 
 Record = dict[str, Any]
 MANY_CLIENTS = 10_000  # above this, per-device numbers are taken only where the recipe asks: a round's cost must not grow
@@ -75,7 +75,6 @@ class Simulation:
         rest = num_bytes(start.buffers)
         self._bytes_down = (task.server.payload or num_bytes)(start.params) + rest
         self._bytes_up = (task.client.payload or num_bytes)(start.params) + rest
-        self._needs = task.server.needs.union(*(probe.needs for probe in task.probes))
         self.memory = ClientMemory(task.client.keep, start)
 
     @property
@@ -132,9 +131,7 @@ class Simulation:
         """
         with use_threads(self.threads.training):
             gathering = self.begin(behind)
-            for _, chunk in self.engine.train([gathering.lane]):
-                gathering.add(chunk)
-            return self.aggregate(gathering)
+            return self.launched(gathering, one_round([gathering], self.engine)[0])
 
     def foresees(self, launched: Launched) -> bool:
         """Whether there is a round behind one that is under way, and it can be begun."""
@@ -146,15 +143,10 @@ class Simulation:
         round, entries = self.round, self.models
         if behind is not None:
             round, entries = behind.gathering.round + 1, {**behind.gathering.entries, **behind.after}
-        clients = self.task.sample(round)
-        trainers = self.task.pool.trainers(self.pool_state, clients)
-        jobs = [Job(number, client) for number, mine in trainers.items() for client in mine]
-        return Gathering(self.task, self._setting, round, entries, self.pool_state, clients, jobs, self._needs,
-                         self.memory)
+        return begin(self.task, self._setting, round, entries, self.pool_state, self.memory)
 
-    def aggregate(self, gathering: Gathering) -> Launched:
-        """The models that the server makes of what the clients sent; waits for no device and changes nothing."""
-        after = {number: self._aggregate(number, cohort, gathering) for number, cohort in gathering.cohorts.items()}
+    def launched(self, gathering: Gathering, after: dict[int, GlobalModel]) -> Launched:
+        """A round that has been trained and aggregated, and what the host wants to know of it."""
         finite = [get_total_norm([v for v in entry.model.params.values() if v.numel()], norm_type=math.inf) for entry in after.values()]
         lengths = [cohort.lengths for cohort in gathering.cohorts.values()]
         return Launched(gathering, after, ToHost([gathering.train_loss, *finite, *lengths]))
@@ -231,26 +223,6 @@ class Simulation:
                 raise DivergedError(f"round {self.round + 1}: the update of client{'s' if len(bad) > 1 else ''} {shown} is not "
                                     f"finite{f' (model {number})' if len(cohorts) > 1 else ''}; {self._hint()}")
 
-    def _aggregate(self, number: int, cohort: Cohort, gathering: Gathering) -> GlobalModel:
-        """The server chain on one model; buffers are averaged beside it."""
-        task, entry, round = self.task, gathering.entries[number], gathering.round
-        buffers = cohort.buffers
-
-        def train(params: Params, epochs: int) -> Params:
-            nonlocal buffers
-            trained = task.train_pooled(ModelState(params, buffers), task.population.server, epochs=epochs,
-                                        role=f"server/{number}", number=round, round=round)
-            buffers = trained.buffers
-            return trained.params
-
-        with torch.no_grad():
-            ctx = ServerContext(params=entry.model.params, round=round, clients=task.num_clients, cohort=cohort, train=_with_grad(train),
-                                key=on_device(rng.key(task.recipe.seed, "server", round, number), task.device))
-            u, chain = task.server.update({}, entry.chain, ctx)
-            before = entry.model.params
-            after = torch._foreach_add(list(before.values()), [u[name] for name in before])
-            return GlobalModel(ModelState(dict(zip(before, after, strict=True)), buffers), chain)
-
     def _check_finite(self, largest: Mapping[int, Tensor]) -> None:
         """Updates that are finite can still add up, in the server chain, to a model (here its largest weight) that is not."""
         for number, weight in largest.items():
@@ -307,13 +279,3 @@ class Simulation:
         clips = any(spec.name == "clip_gradient" for spec in self.task.recipe.step)
         return ("lower the learning rate" + (f" ({rate})" if rate else "")
                 + ("" if clips else ", or clip gradients (clip_gradient(10) before sgd)"))
-
-
-def _with_grad(function: Callable[[Params, int], Params]) -> Callable[[Params, int], Params]:
-    """Training inside the server chain, which otherwise runs without gradients."""
-
-    def call(params: Params, epochs: int) -> Params:
-        with torch.enable_grad():
-            return function(params, epochs)
-
-    return call
