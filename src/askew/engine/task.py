@@ -71,6 +71,11 @@ class Task:
     def cohort_size(self) -> int:
         return cohort_size(self.recipe.fraction, self.num_clients)
 
+    @property
+    def personal(self) -> bool:
+        """Whether devices use models of their own: they choose among several, or keep tensors for themselves."""
+        return self.pool.needs_validation or self.client.enters
+
     @cached_property
     def client_indices(self) -> Tensor:
         """All clients' training indices end to end, on the device."""

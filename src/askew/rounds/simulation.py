@@ -197,9 +197,9 @@ class Simulation:
         if not math.isfinite(result["loss"]):
             raise DivergedError(f"round {self.round}: the loss on the test data is {result['loss']}; {self._hint()}")
         by_devices = task.recipe.judge == "devices" or (
-            task.recipe.judge == "auto" and (task.population.test is not None or task.pool.needs_validation))
+            task.recipe.judge == "auto" and (task.population.test is not None or task.personal))
         if by_devices or task.num_clients <= MANY_CLIENTS:
-            devices = device_accuracies(verdicts, choice, task.population)
+            devices = self._personal_accuracies() if task.client.enters else device_accuracies(verdicts, choice, task.population)
             result |= {"device_accuracy_mean": float(devices.mean()), "device_accuracy_std": float(devices.std()),
                        "device_accuracy_min": float(devices.min())}
             if by_devices:
@@ -209,8 +209,18 @@ class Simulation:
                 result["group_accuracy"] = [float(devices[groups == g].mean()) for g in np.unique(groups)]
         return result
 
+    def _personal_accuracies(self) -> np.ndarray:
+        """Each client's accuracy with the model of its choice and the tensors that it keeps for itself."""
+        task, choice, result = self.task, np.asarray(self.task.pool.choice(self.pool_state)), []
+        for client, number in enumerate(choice.tolist()):
+            own = task.client.enter(self.view(number), self.memory.row(number, client))
+            result.append(device_accuracies({0: task.evaluate(own)}, np.zeros(len(choice), np.int64), task.population)[client])
+        return np.asarray(result)
+
     def device_accuracies(self) -> np.ndarray:
         """Each client's accuracy with the model it would use now."""
+        if self.task.client.enters:
+            return self._personal_accuracies()
         choice = np.asarray(self.task.pool.choice(self.pool_state))
         verdicts = {int(number): self.task.evaluate(self.view(int(number))) for number in np.unique(choice)}
         return device_accuracies(verdicts, choice, self.task.population)
