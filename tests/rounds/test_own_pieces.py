@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from askew.core.transform import Transform
 
 import askew
 from askew.core import registry
-from askew.core.transform import Transform
 from askew.engine.choice import ENGINES
 from askew.engine.task import build_task
 from askew.engine.vectorised import Vectorised

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from askew.core.compat import foreach_add, foreach_mul, foreach_sub, is_batched
+
 Params = dict[str, Tensor]
 Tree = Any  # nested dicts and tuples of tensors, so that a checkpoint can hold it and vmap can batch it
 
@@ -23,12 +25,28 @@ class ModelState:
 
 def add(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> Params:
     """a + b, tensor by tensor."""
-    return {name: a[name] + b[name] for name in a}
+    if _batched(a) or _batched(b):
+        return {name: a[name] + b[name] for name in a}
+    return dict(zip(a, foreach_add(list(a.values()), [b[name] for name in a]), strict=True))
 
 
 def subtract(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> Params:
     """a - b, tensor by tensor."""
-    return {name: a[name] - b[name] for name in a}
+    if _batched(a) or _batched(b):
+        return {name: a[name] - b[name] for name in a}
+    return dict(zip(a, foreach_sub(list(a.values()), [b[name] for name in a]), strict=True))
+
+
+def times(a: Mapping[str, Tensor], factor: float | Tensor) -> Params:
+    """factor a, tensor by tensor."""
+    if isinstance(factor, Tensor) or _batched(a):
+        return {name: factor * v for name, v in a.items()}
+    return dict(zip(a, foreach_mul(list(a.values()), factor), strict=True))
+
+
+def _batched(a: Mapping[str, Tensor]) -> bool:
+    """Whether `torch.func.vmap` is at work on it."""
+    return any(is_batched(v) for v in a.values())
 
 
 def zeros_like(params: Mapping[str, Tensor]) -> Params:

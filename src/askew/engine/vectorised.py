@@ -295,11 +295,13 @@ class Vectorised:
             return message, kept, trained.losses, squared_lengths(message["update"])
 
     def _chunks(self, work: Work, message: Message, kept: Tree, losses: Tensor, squares: Tensor) -> Iterator[tuple[int, Chunk]]:
-        for i in dict.fromkeys(i for i, _ in work.jobs):
+        lanes = dict.fromkeys(i for i, _ in work.jobs)
+        for i in lanes:
             at = [k for k, (lane, _) in enumerate(work.jobs) if lane == i]
             # Equal clients lie lane by lane: a view, no copy.
             pick = slice(at[0], at[-1] + 1) if at[-1] - at[0] + 1 == len(at) else on_device(at, losses.device)
-            yield i, Chunk([work.jobs[k][1] for k in at], _take(message, pick), losses[pick], _take(kept, pick), squares[pick])
+            yield i, Chunk([work.jobs[k][1] for k in at], _take(message, pick), losses[pick], _take(kept, pick), squares[pick],
+                           len(lanes))
 
 
 def _spread_over(examples: int) -> list[int]:

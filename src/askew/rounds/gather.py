@@ -45,6 +45,7 @@ class Gathering:
         self.round, self.entries, self.clients, self.jobs = round, entries, clients, jobs
         self.models = {number: entry.model for number, entry in entries.items()}
         self.cohorts: dict[int, Cohort] = {}
+        self._lengths: dict[int, tuple[list[int], Tensor]] = {}
         self.observed: dict[int, dict[int, Any]] = {}  # model -> probe -> what it gathered
         self.task, self._setting, self._pool_state, self._memory = task, setting, pool_state, memory
         self._needs = task.server.needs.union(*(probe.needs for probe in task.probes))
@@ -60,6 +61,11 @@ class Gathering:
         return Lane(self.task, self.models, self.jobs, self.round, shared, self._memory or None)
 
     @property
+    def lengths(self) -> dict[int, tuple[list[int], Tensor]]:
+        """Model -> the clients that trained it, sorted, and the lengths of their updates."""
+        return self._lengths or {number: (cohort.clients, cohort.lengths) for number, cohort in self.cohorts.items()}
+
+    @property
     def train_loss(self) -> Tensor:
         """Mean over the jobs of their mean local losses."""
         return torch.cat(self._losses).mean()
@@ -71,16 +77,29 @@ class Gathering:
             at = [i for i, job in enumerate(chunk.jobs) if job.model == number]
             self._add_to(number, chunk if len(at) == len(chunk.jobs) else chunk.of_rows(at))
 
+    def take_aggregated(self, chunk: Chunk, lengths: Tensor) -> None:
+        """A chunk that holds all jobs of the one model, from which the server has made a model already."""
+        self._losses.append(chunk.losses)
+        clients = [job.client for job in chunk.jobs]
+        self._lengths[0] = clients, lengths
+        if self._memory:
+            self.remembered.append((0, clients, tree_map(torch.clone, chunk.kept)))
+
+    def senders(self, number: int, chunk: Chunk) -> Senders:
+        """Who sent a chunk, all of it for one model."""
+        task, clients = self.task, [job.client for job in chunk.jobs]
+        examples = torch.tensor(task.population.sizes[clients], dtype=torch.float64)
+        scores = torch.tensor(task.pool.scores(self._pool_state, number, clients), dtype=torch.float64)
+        size = task.recipe.batch_size
+        steps = task.recipe.epochs * ((examples / size).ceil() if size else torch.ones_like(examples))
+        return Senders(clients, examples, steps, scores, chunk.losses)
+
     def _add_to(self, number: int, chunk: Chunk) -> None:
         task, start, clients = self.task, self.models[number], [job.client for job in chunk.jobs]
         if number not in self.cohorts:
             self.cohorts[number] = Cohort(start.params, self._needs, start.buffers)
             self.observed[number] = dict.fromkeys(i for i, _ in self._observers)
-        examples = torch.tensor(task.population.sizes[clients], dtype=torch.float64)
-        scores = torch.tensor(task.pool.scores(self._pool_state, number, clients), dtype=torch.float64)
-        size = task.recipe.batch_size
-        steps = task.recipe.epochs * ((examples / size).ceil() if size else torch.ones_like(examples))
-        senders = Senders(clients, examples, steps, scores, chunk.losses)
+        senders = self.senders(number, chunk)
         self.cohorts[number].add(chunk.message, senders, on_device(task.server.weigh(senders), task.device), chunk.squares)
         if self._memory:
             self.remembered.append((number, clients, tree_map(torch.clone, chunk.kept)))

@@ -10,6 +10,7 @@ Neither learns an algorithm's name: what a method does stands in its pieces (ask
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 
 import torch
 
@@ -18,17 +19,26 @@ from askew.core.client_memory import ClientMemory
 from askew.core.pool import PoolState
 from askew.core.probe import Setting
 from askew.core.server_piece import ServerContext
-from askew.core.tensors import ModelState, Params
+from askew.core.tensors import ModelState, Params, add
 from askew.engine.protocol import Engine, Job
 from askew.engine.schedule import on_device
 from askew.engine.task import Task
 from askew.rounds.gather import Gathering, GlobalModel
+from askew.rounds.together import aggregate_together
 
 
 def one_round(gatherings: Sequence[Gathering], engine: Engine) -> list[dict[int, GlobalModel]]:
     """Train what the rounds of one or several configurations have to train, and make new models of it."""
-    for lane, chunk in engine.train([gathering.lane for gathering in gatherings]):
-        gatherings[lane].add(chunk)
+    trained = engine.train([gathering.lane for gathering in gatherings])
+    for lane, chunk in trained:
+        if len(gatherings) > 1 and chunk.together == len(gatherings):  # all are there, one chunk each
+            chunks = dict([(lane, chunk), *islice(trained, chunk.together - 1)])
+            if made := aggregate_together(gatherings, [chunks[i] for i in range(len(gatherings))]):
+                return made
+            for i, waiting in chunks.items():
+                gatherings[i].add(waiting)
+        else:
+            gatherings[lane].add(chunk)
     return [aggregate(gathering) for gathering in gatherings]
 
 
@@ -63,6 +73,4 @@ def _aggregate(gathering: Gathering, number: int) -> GlobalModel:
         key = on_device(rng.key(task.recipe.seed, "server", round, number), task.device)
         ctx = ServerContext(entry.model.params, round, task.num_clients, key, cohort, train)
         u, state = task.server.update({}, entry.chain, ctx)
-        before = entry.model.params
-        after = torch._foreach_add(list(before.values()), [u[name] for name in before])
-        return GlobalModel(ModelState(dict(zip(before, after, strict=True)), buffers), state)
+        return GlobalModel(ModelState(add(entry.model.params, u), buffers), state)

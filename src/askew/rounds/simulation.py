@@ -148,7 +148,7 @@ class Simulation:
     def launched(self, gathering: Gathering, after: dict[int, GlobalModel]) -> Launched:
         """A round that has been trained and aggregated, and what the host wants to know of it."""
         finite = [get_total_norm([v for v in entry.model.params.values() if v.numel()], norm_type=math.inf) for entry in after.values()]
-        lengths = [cohort.lengths for cohort in gathering.cohorts.values()]
+        lengths = [length for _, length in gathering.lengths.values()]
         return Launched(gathering, after, ToHost([gathering.train_loss, *finite, *lengths]))
 
     def complete(self, launched: Launched) -> Record:
@@ -167,7 +167,7 @@ class Simulation:
         task, gathering, after = self.task, launched.gathering, launched.after
         cohorts = gathering.cohorts
         loss, *rest = launched.report.read()
-        self._check_updates(cohorts, rest[len(after):])
+        self._check_updates({number: clients for number, (clients, _) in gathering.lengths.items()}, rest[len(after):])
         self._check_finite(dict(zip(after, rest, strict=False)))
         record: Record = {"round": self.round + 1, "clients": len(gathering.clients), "train_loss": float(loss)}
         for number, cohort in cohorts.items():
@@ -225,13 +225,13 @@ class Simulation:
         verdicts = {int(number): self.task.evaluate(self.view(int(number))) for number in np.unique(choice)}
         return device_accuracies(verdicts, choice, self.task.population)
 
-    def _check_updates(self, cohorts: Mapping[int, Cohort], lengths: Sequence[Tensor]) -> None:
-        for (number, cohort), mine in zip(cohorts.items(), lengths, strict=True):
-            bad = [client for client, length in zip(cohort.clients, mine.tolist(), strict=True) if not length <= LONGEST]
+    def _check_updates(self, senders: Mapping[int, Sequence[int]], lengths: Sequence[Tensor]) -> None:
+        for (number, clients), values in zip(senders.items(), lengths, strict=True):
+            bad = [client for client, length in zip(clients, values.tolist(), strict=True) if not length <= LONGEST]
             if bad:
                 shown = ", ".join(map(str, bad[:5])) + (" ..." if len(bad) > 5 else "")
                 raise DivergedError(f"round {self.round + 1}: the update of client{'s' if len(bad) > 1 else ''} {shown} is not "
-                                    f"finite{f' (model {number})' if len(cohorts) > 1 else ''}; {self._hint()}")
+                                    f"finite{f' (model {number})' if len(senders) > 1 else ''}; {self._hint()}")
 
     def _check_finite(self, largest: Mapping[int, Tensor]) -> None:
         """Updates that are finite can still add up, in the server chain, to a model (here its largest weight) that is not."""
