@@ -8,13 +8,13 @@ import pytest
 import askew
 from askew.core.dataset import Source
 from askew.data import load
+from askew.engine.task import build_task
 from askew.partition import draw
 from askew.pieces.methods import centralised, data_sharing, fedavg, fedavgm, fedcd, fednnnn, fedprox
 from askew.runs import compare as module
 from askew.runs.compare import compare
 from askew.runs.judge import majority_accuracy, measured
 from askew.runs.run_folder import RunFolder
-from askew.engine.task import build_task
 
 ONE_CLASS = "shards(clients=10, shards_per_client=1)"
 BASE = askew.Recipe(rounds=3, population=ONE_CLASS)

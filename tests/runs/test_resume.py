@@ -9,9 +9,9 @@ from torch import nn
 
 import askew
 from askew.core.population import Ownership, Population
+from askew.engine.task import Task
 from askew.pieces.methods import fedavg, fedavgm, fedcd, fednnnn, ozdayi_combination
 from askew.rounds.simulation import Simulation
-from askew.engine.task import Task
 
 BASE = askew.Recipe(rounds=4, fraction=0.5, probes=["update_norms()"])
 METHODS = [fedavg(BASE), fedavgm(BASE), fednnnn(BASE), fedcd(BASE, milestones=[1, 3]), ozdayi_combination(BASE)]

@@ -6,9 +6,9 @@ from torch import nn
 
 import askew
 from askew.core.registry import piece
+from askew.engine.vectorised import Vectorised
 from askew.pieces.methods import fedcd, fednnnn
 from askew.runs.sweep import grid, sweep
-from askew.engine.vectorised import Vectorised
 
 BASE = askew.Recipe(population="dirichlet_per_class(clients=5, alpha=0.5)", batch_size=16, rounds=3, fraction=0.6)
 
@@ -74,8 +74,8 @@ def test_one_that_diverges_does_not_stop_the_others():
 
 
 def test_a_warm_up_that_configurations_share_is_trained_once(monkeypatch):
-    from askew.pieces.methods import data_sharing
     from askew.engine.task import Task
+    from askew.pieces.methods import data_sharing
 
     trained = []
     plain = Task.train_pooled
