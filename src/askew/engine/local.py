@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from askew.core import rng
 from askew.core.dataset import Examples
+from askew.core.objective import Objective
 from askew.core.preprocess import Preprocess
 from askew.core.probe import ModelState
 from askew.core.transform import Context, Transform
@@ -46,7 +46,7 @@ def cpu_order(x: Tensor) -> Tensor:
 
 
 def train_locally(module: nn.Module, model: ModelState, examples: Examples, indices: Tensor, step: Transform,
-                  prepare: Preprocess, *, epochs: int, batch_size: int, stream: Tensor, round: int,
+                  prepare: Preprocess, objective: Objective, *, epochs: int, batch_size: int, stream: Tensor, round: int,
                   seeded: bool = True) -> tuple[ModelState, Tensor]:
     """E epochs of mini-batch training from `model`.
 
@@ -54,6 +54,7 @@ def train_locally(module: nn.Module, model: ModelState, examples: Examples, indi
         module: the network; its weights are overwritten.
         indices: which of the examples to train on.
         step: gradient -> update.
+        objective: what is minimised.
         stream: randomness of shuffling, augmentation, noise and dropout.
         round: rounds completed before this one, for rates that decay.
         seeded: seed torch's generator too, for networks that draw from it by themselves.
@@ -82,7 +83,7 @@ def train_locally(module: nn.Module, model: ModelState, examples: Examples, indi
         x = cpu_order(prepare.apply(examples.x[batch], keys))
         if layers:
             set_keys(layers, rng.fold(drop, number))
-        loss = F.cross_entropy(module(x), examples.y[batch])
+        loss = objective.loss(module(x), examples.y[batch])
         gradients = torch.autograd.grad(loss, list(own.values()), allow_unused=True, materialize_grads=True)
         losses.append(loss.detach())
         with torch.no_grad():

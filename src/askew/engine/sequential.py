@@ -41,7 +41,7 @@ def train_job(task: Task, module: nn.Module, start: ModelState, job: Job, round:
     # The stream does not name the model: under FedCD all models see a client's batches in the same order.
     stream = rng.key(recipe.seed, "client", round, job.client).to(task.device)
     trained, loss = train_locally(
-        module, start, task.data.train, task.indices_of(job.client), task.step, task.prepare,
+        module, start, task.data.train, task.indices_of(job.client), task.step, task.prepare, task.objective,
         epochs=recipe.epochs, batch_size=recipe.batch_size, stream=stream, round=round, seeded=seeded,
     )
     u = upload(task.upload, subtract(trained.params, start.params), start.params, round, stream)
