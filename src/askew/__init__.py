@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from askew.core.dataset import Dataset, Examples
     from askew.core.errors import AskewError, DivergedError
+    from askew.core.objective import Objective
     from askew.core.population import Ownership, Population
     from askew.core.recipe import Recipe
     from askew.core.registry import piece
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
     from askew.runs.run import Result, resume, run
 
 _HOMES = {"Dataset": "core.dataset", "Examples": "core.dataset", "AskewError": "core.errors", "DivergedError": "core.errors",
-          "Ownership": "core.population", "Population": "core.population", "Recipe": "core.recipe", "piece": "core.registry",
+          "Objective": "core.objective", "Ownership": "core.population", "Population": "core.population", "Recipe": "core.recipe", "piece": "core.registry",
           "Context": "core.transform", "Transform": "core.transform", "chain": "core.transform",
           "Result": "runs.run", "resume": "runs.run", "run": "runs.run"}
 
-__all__ = ["AskewError", "Context", "Dataset", "DivergedError", "Examples", "Ownership", "Population", "Recipe", "Result",
+__all__ = ["AskewError", "Context", "Dataset", "DivergedError", "Examples", "Objective", "Ownership", "Population", "Recipe", "Result",
            "Transform", "chain", "methods", "piece", "resume", "run"]
 
 

@@ -59,7 +59,8 @@ def show(result: Result, as_json: bool) -> None:
     """The end of a run, for a person or for a program."""
     rounds = len(result.records)
     if as_json:
-        print_json({result.headline: result.score, "rounds": rounds, "seed": result.recipe.seed, "run": str(result.folder),
+        print_json({result.headline: result.score, "headline": result.headline, "rounds": rounds, "seed": result.recipe.seed,
+                    "run": str(result.folder),
                     "method": result.recipe.name, "loss": result.evaluations[-1]["loss"] if result.evaluations else None,
                     "seconds": round(result.seconds, 3), "interrupted": result.interrupted})
     else:

@@ -68,6 +68,11 @@ class Dataset:
         return len(self.classes) if self.targets == "classes" else 1
 
     @property
+    def class_names(self) -> tuple[str, ...]:
+        """Of the classes by which examples can be told apart."""
+        return self.classes if self.targets == "classes" else (self.targets,)
+
+    @property
     def num_outputs(self) -> int:
         """Outputs that a network must have: classes, numbers, labels, or tokens at each place."""
         return len(self.classes)
