@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from askew.runs.run import Result, resume, run
 
 _HOMES = {"Dataset": "core.dataset", "Examples": "core.dataset", "AskewError": "core.errors", "DivergedError": "core.errors",
-          "Objective": "core.objective", "Ownership": "core.population", "Population": "core.population", "Recipe": "core.recipe", "piece": "core.registry",
-          "Context": "core.transform", "Transform": "core.transform", "chain": "core.transform",
+          "Objective": "core.objective", "Ownership": "core.population", "Population": "core.population",
+          "Recipe": "core.recipe", "piece": "core.registry", "Context": "core.transform", "Transform": "core.transform",
+          "chain": "core.transform",
           "Result": "runs.run", "resume": "runs.run", "run": "runs.run"}
 
 __all__ = ["AskewError", "Context", "Dataset", "DivergedError", "Examples", "Objective", "Ownership", "Population", "Recipe", "Result",

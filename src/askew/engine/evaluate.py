@@ -71,15 +71,16 @@ def evaluate(module: nn.Module, model: ModelState, examples: Examples, prepare: 
         labels: the class of each example; all 0 where the targets are not classes.
     """
     whole: list[Tensor] = []  # outputs, kept only where the objective takes the mean of all of them at once
-    parts: dict[str, list[Tensor]] = {"loss": []}
+    parts: dict[str, list[Tensor]] = {}
     for output, target in zip(outputs(module, model, examples.x, prepare), examples.y.split(CHUNK), strict=True):
         output = output.float()
         if objective.mean is not None:
             whole.append(output)
-        parts["loss"].append(objective.losses(output, target))
+        if objective.mean is None or objective.headline == "loss":
+            parts.setdefault("loss", []).append(objective.losses(output, target))
         for name, values in objective.measures(output, target).items():
             parts.setdefault(name, []).append(values)
-    each = {name: torch.cat(values).double().cpu().numpy() for name, values in parts.items()}
+    each = {name: torch.cat(values).cpu().double().numpy() for name, values in parts.items()}
     loss = float(each["loss"].mean()) if objective.mean is None else float(objective.mean(torch.cat(whole), examples.y))
     score = each[objective.headline]
     per_class = np.bincount(labels, weights=score, minlength=num_classes) / np.maximum(np.bincount(labels, minlength=num_classes), 1)
