@@ -5,6 +5,7 @@ import askew.models
 import askew.partition
 import askew.pieces.client
 import askew.pieces.methods
+import askew.pieces.objective
 import askew.pieces.pool
 import askew.pieces.preprocess
 import askew.pieces.probe

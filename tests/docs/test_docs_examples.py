@@ -19,7 +19,7 @@ from askew.runs.load import load_recipe
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
-RUN = ["README.md", "docs/guide.md", "docs/add-a-method.md"]
+RUN = ["README.md", "docs/guide.md", "docs/add-a-method.md", "docs/objectives.md"]
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -52,7 +52,8 @@ def test_python_blocks_run(name: str, tmp_path: Path, monkeypatch: pytest.Monkey
     sys.modules.pop("my_methods", None)
 
 
-@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in ("client", "upload", "server") for name in registry.names(kind)
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in ("client", "upload", "server", "objective")
+                                            for name in registry.names(kind)
                                             if registry.find(kind, name).__module__.startswith("askew.")])
 def test_every_step_of_a_method_has_an_example_that_runs(kind: str, name: str) -> None:
     """`pytest` runs what stands behind >>> in the package, too."""

@@ -85,7 +85,7 @@ def as_mapping(population: Population, data: Dataset) -> dict[str, Any]:
 
     counts, totals = population.counts, population.class_totals
     return {
-        "data": data.name, **population.describe(), **summary(counts, totals), "class_names": list(data.classes),
+        "data": data.name, **population.describe(), **summary(counts, totals), "class_names": list(data.class_names),
         "class_totals": totals, "sizes": population.sizes, "counts": counts, "emd": skew.emd(counts, totals),
         "entropy": skew.entropy(counts), "classes_per_client": skew.classes_per_client(counts),
         "groups": population.groups,
@@ -125,7 +125,7 @@ def _write(population: Population, data: Dataset, plot: Path | None, save: Path 
     from askew.report.population_plot import plot_population
 
     if plot is not None:
-        plot_population(plot, population.counts, reference=population.class_totals, class_names=data.classes,
+        plot_population(plot, population.counts, reference=population.class_totals, class_names=data.class_names,
                         title=f"{data.name}: {population.scheme}, seed {population.seed}")
         err.print(f"drawn in {plot}", soft_wrap=True, markup=False)
     if save is not None:

@@ -24,7 +24,7 @@ from askew.core.registry import Spec
 
 # Field -> kind of the pieces it holds.
 PIECE_FIELDS = {"data": "data", "preprocess": "preprocess", "population": "partition", "model": "model", "start": "start",
-                "step": "client", "upload": "client", "server": "server", "pool": "pool", "probes": "probe"}
+                "objective": "objective", "step": "client", "upload": "client", "server": "server", "pool": "pool", "probes": "probe"}
 LIST_FIELDS = ("preprocess", "step", "upload", "server", "probes")
 FORMAT = 2  # of fingerprints: 1 was taken over the whole text
 Pieces = Sequence[Any]  # strings, Specs or made pieces before __post_init__, Specs after it
@@ -45,6 +45,7 @@ class Recipe:
         validation: fraction of each client's own examples that it keeps for validation.
         model: the network.
         start: where its weights start from.
+        objective: what is minimised, and what a model is judged by.
         step: the pieces of a client's local step.
         upload: the pieces that an update passes on its way to the server.
         epochs: local epochs E in each round.
@@ -54,8 +55,8 @@ class Recipe:
         fraction: fraction C of the clients that train in a round.
         rounds: communication rounds.
         evaluate_every: rounds between evaluations; the last round is always evaluated.
-        judge: "global" takes the accuracy on the test set, "devices" the mean over clients of the accuracy on each
-            one's own test data; "auto" takes devices where the population or the pool is about devices.
+        judge: "global" takes the accuracy (the objective's headline) on the test set, "devices" the mean over clients of that
+            on each one's own test data; "auto" takes devices where the population or the pool is about devices.
         probes: further measurements in each round.
         seed: of every random stream.
     """
@@ -70,6 +71,7 @@ class Recipe:
     validation: float = 0.0
     model: Any = "mlp(hidden=[64])"
     start: Any = "random()"
+    objective: Any = "cross_entropy()"
     step: Pieces = ("sgd(lr=0.1)",)
     upload: Pieces = ()
     epochs: int = 1

@@ -112,7 +112,7 @@ class Vectorised:
         self.compiled = on_gpu and worth_compiling(task, runs) if compiled is None else compiled
         self._one_by_one = False  # nothing else works for this network
         self._steps = GraphedSteps(
-            self.network, task.data.train.x, task.data.train.y, task.prepare, precision, self.compiled,
+            self.network, task.data.train.x, task.data.train.y, task.objective.losses, task.prepare, precision, self.compiled,
             exact=not stacked, drops=self._drops, any_number=stacked, varies=task.pool.needs_validation,
             dense=_weights_of(task.module, nn.Linear) if stacked else (), kernels=_weights_of(task.module, nn.Conv2d) if stacked else (),
         ) if (on_gpu if graphed is None else graphed) else None
@@ -264,7 +264,7 @@ class Vectorised:
         drop = rng.fold(rng.fold(streams, LAYERS), t) if self._drops else None
         with torch.autocast(task.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
             scores = self.network(x, params, buffers, clients, drop, None)
-        losses = local_losses(scores, y, work.schedule.counts[who, t])
+        losses = local_losses(scores, y, work.schedule.counts[who, t], task.objective.losses)
         gradients = torch.autograd.grad(losses.sum(), list(params.values()), allow_unused=True, materialize_grads=True)
         with torch.no_grad():
             totals[who] += losses.detach()

@@ -18,8 +18,15 @@ def generator(seed: int, role: str) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(rng.int_seed(seed, f"partition/{role}")))
 
 
-def check_clients(scheme: str, clients: int, source: Source) -> None:
-    """Refuse a number of clients that the data cannot give one example each."""
+def check_clients(scheme: str, clients: int, source: Source, by_class: bool = True) -> None:
+    """Refuse a number of clients that the data cannot give one example each, and data without classes.
+
+    Args:
+        by_class: whether the scheme tells examples apart by their classes.
+    """
+    if by_class and source.targets != "classes":
+        raise AskewError(f"{scheme}: it divides examples by their classes, and these data have {source.targets} to learn instead; "
+                         "use iid, power_law, natural or pooled")
     if clients < 1:
         raise AskewError(f"{scheme}: clients must be at least 1, not {clients}")
     if clients > len(source.labels):

@@ -15,10 +15,11 @@ from torch.nn.utils import get_total_norm
 from askew.core import rng
 from askew.core.client_memory import ClientMemory
 from askew.core.cohort import LONGEST, Cohort
+from askew.core.dataset import Examples
 from askew.core.errors import AskewError, DivergedError
 from askew.core.probe import Round, Setting
 from askew.core.tensors import ModelState, num_bytes
-from askew.engine.evaluate import Verdict, device_accuracies
+from askew.engine.evaluate import Verdict, device_record, device_scores, record_of
 from askew.engine.protocol import Engine
 from askew.engine.schedule import ToHost
 from askew.engine.task import Task, initial_model
@@ -185,45 +186,40 @@ class Simulation:
         return record
 
     def evaluate(self) -> Record:
-        """Accuracy and loss now, as the recipe wants them judged."""
+        """The objective's measures and the loss now, as the recipe wants them judged."""
         task = self.task
         choice = np.asarray(task.pool.choice(self.pool_state))
-        used, counts = np.unique(choice, return_counts=True)
         with use_threads(self.threads.evaluation):
-            verdicts: dict[int, Verdict] = {int(number): task.evaluate(self.view(int(number))) for number in used}
-        share = dict(zip(verdicts, (counts / len(choice)).tolist(), strict=True))
-        result: Record = {"accuracy": sum(share[n] * v.accuracy for n, v in verdicts.items()),
-                          "loss": sum(share[n] * v.loss for n, v in verdicts.items())}
+            verdicts: dict[int, Verdict] = {int(number): task.evaluate(self.view(int(number))) for number in np.unique(choice)}
+        result: Record = record_of(verdicts, choice)
         if not math.isfinite(result["loss"]):
             raise DivergedError(f"round {self.round}: the loss on the test data is {result['loss']}; {self._hint()}")
         by_devices = task.recipe.judge == "devices" or (
             task.recipe.judge == "auto" and (task.population.test is not None or task.personal))
-        if by_devices or task.num_clients <= MANY_CLIENTS:
-            devices = self._personal_accuracies() if task.client.enters else device_accuracies(verdicts, choice, task.population)
-            result |= {"device_accuracy_mean": float(devices.mean()), "device_accuracy_std": float(devices.std()),
-                       "device_accuracy_min": float(devices.min())}
+        # Else every device has the test set's score.
+        told_apart = task.population.test is not None or task.data.num_classes > 1 or task.personal
+        if by_devices or (told_apart and task.num_clients <= MANY_CLIENTS):
+            devices = self._personal_scores() if task.client.enters else device_scores(verdicts, choice, task.population)
+            result |= device_record(devices, task.population.groups, task.objective)
             if by_devices:
-                result["accuracy"] = result["device_accuracy_mean"]
-            groups = task.population.groups
-            if groups is not None:
-                result["group_accuracy"] = [float(devices[groups == g].mean()) for g in np.unique(groups)]
+                result[task.objective.headline] = float(devices.mean())
         return result
 
-    def _personal_accuracies(self) -> np.ndarray:
-        """Each client's accuracy with the model of its choice and the tensors that it keeps for itself."""
+    def _personal_scores(self) -> np.ndarray:
+        """Each client's score with the model of its choice and the tensors that it keeps for itself."""
         task, choice, result = self.task, np.asarray(self.task.pool.choice(self.pool_state)), []
         for client, number in enumerate(choice.tolist()):
             own = task.client.enter(self.view(number), self.memory.row(number, client))
-            result.append(device_accuracies({0: task.evaluate(own)}, np.zeros(len(choice), np.int64), task.population)[client])
+            result.append(device_scores({0: task.evaluate(own)}, np.zeros(len(choice), np.int64), task.population)[client])
         return np.asarray(result)
 
-    def device_accuracies(self) -> np.ndarray:
-        """Each client's accuracy with the model it would use now."""
+    def device_scores(self) -> np.ndarray:
+        """Each client's score with the model it would use now."""
         if self.task.client.enters:
-            return self._personal_accuracies()
+            return self._personal_scores()
         choice = np.asarray(self.task.pool.choice(self.pool_state))
         verdicts = {int(number): self.task.evaluate(self.view(int(number))) for number in np.unique(choice)}
-        return device_accuracies(verdicts, choice, self.task.population)
+        return device_scores(verdicts, choice, self.task.population)
 
     def _check_updates(self, senders: Mapping[int, Sequence[int]], lengths: Sequence[Tensor]) -> None:
         for (number, clients), values in zip(senders.items(), lengths, strict=True):
@@ -255,7 +251,7 @@ class Simulation:
                 states.pop(number, None)
 
     def _validate(self) -> list[dict[int, float]]:
-        """The accuracy of each model that a client keeps on the client's validation examples."""
+        """The score of each model that a client keeps on the client's validation examples."""
         task = self.task
         assert task.population.validation is not None, "build_task checked that"
         keeps = task.pool.keeps(self.pool_state)
@@ -264,8 +260,8 @@ class Simulation:
             users = [client for client, mine in enumerate(keeps) if number in mine]
             parts = [torch.from_numpy(task.population.validation[client]) for client in users]
             index = torch.cat(parts).to(task.device)
-            right = (task.predict(self.view(number), task.data.train.x[index]) == task.data.train.y[index]).float().cpu()
-            for client, mine in zip(users, right.split([len(p) for p in parts]), strict=True):
+            scores = task.scores(self.view(number), Examples(task.data.train.x[index], task.data.train.y[index])).cpu()
+            for client, mine in zip(users, scores.split([len(p) for p in parts]), strict=True):
                 result[client][number] = float(mine.mean())
         return result
 

@@ -13,6 +13,7 @@ from typing import Any
 from askew.core import registry
 from askew.core.dataset import Dataset
 from askew.core.errors import AskewError, DivergedError
+from askew.core.objective import objective_of
 from askew.core.recipe import Recipe
 from askew.core.registry import Spec
 from askew.runs.comparison import Comparison, Contender, Outcome
@@ -98,6 +99,10 @@ def _check(recipes: Mapping[str, Recipe], seeds: Sequence[int], target: float | 
         raise AskewError(f"seeds {list(seeds)} name one twice; the same run again is no further evidence")
     if target is not None and not 0 < target <= 1:
         raise AskewError(f"target must be an accuracy in (0, 1], got {target}")
+    for label, recipe in recipes.items():
+        if (headline := objective_of(recipe).headline) != "accuracy":
+            raise AskewError(f"{label}: methods are compared by accuracy, and {recipe.objective.name} is judged by {headline}; "
+                             "train them with askew sweep")
     if out is not None:
         check_new_folder(Path(out))
 

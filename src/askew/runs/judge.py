@@ -11,7 +11,7 @@ from askew.core.dataset import Source
 from askew.core.population import Population
 from askew.core.probe import Probe, Round, Setting
 from askew.partition import draw
-from askew.engine.evaluate import Verdict, device_accuracies
+from askew.engine.evaluate import Verdict, device_scores
 from askew.rounds.simulation import Record
 
 Judge = Literal["global", "devices"]
@@ -60,6 +60,6 @@ def accuracy_on_devices_of(population: str) -> Probe:
         per_class = np.bincount(labels, weights=right, minlength=len(totals)) / np.maximum(totals, 1)
         verdict = Verdict(float(right.mean()), 0.0, right, per_class)
         choice = np.zeros(drawn[0].num_clients, np.int64)
-        return {_ON_FEDERATION: float(device_accuracies({0: verdict}, choice, drawn[0]).mean())}, state
+        return {_ON_FEDERATION: float(device_scores({0: verdict}, choice, drawn[0]).mean())}, state
 
     return Probe(read)

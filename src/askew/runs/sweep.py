@@ -285,4 +285,4 @@ def _shape(recipe: Recipe) -> Any:
     """What must be equal for recipes to train together; numbers in the local step may differ."""
     step = [(spec.name, [(name, None if isinstance(value, float) else repr(value)) for name, value in spec.args.items()])
             for spec in recipe.step]
-    return repr((recipe.data, recipe.preprocess, recipe.model, recipe.epochs, recipe.batch_size, step, recipe.upload))
+    return repr((recipe.data, recipe.preprocess, recipe.model, recipe.epochs, recipe.batch_size, step, recipe.upload, recipe.objective))

@@ -84,6 +84,12 @@ PIECES: dict[str, dict[str, list[str]]] = {
         "random": ["random()"],
         "warm_up": ["warm_up(until=1.0, epochs=2)", "warm_up(until=0.5, epochs=3, on='everyone', batch_size=64)"],
     },
+    "objective": {  # each with data of its own in `objectives.py`
+        "binary_cross_entropy": ["binary_cross_entropy()"],
+        "cross_entropy": ["cross_entropy()", "cross_entropy(label_smoothing=0.1)"],
+        "mean_squared_error": ["mean_squared_error()"],
+        "next_token": ["next_token()", "next_token(ignore=0)"],
+    },
     "probe": {
         "hypothesis_conflicts": ["hypothesis_conflicts(inputs=50)"],
         "sign_cancellation": ["sign_cancellation()", "sign_cancellation(theta=2.0, per='layer')"],
