@@ -10,15 +10,16 @@ import pytest
 import askew
 from askew.core.dataset import Source
 from askew.core.recipe import Recipe
-from askew.papers.fedcd2020.items import BASE, HYPERGEOMETRIC, NEAREST, items, quick
+from askew.papers.fedcd2020.items import BASE, HYPERGEOMETRIC, NEAREST, quick
 from askew.papers.item import Item
 from askew.papers.measures import measure
 from askew.papers.numbers import printed
+from askew.papers.papers import find
 from askew.papers.plan import at_scale, needs, recipes_of
 from askew.papers.store import Results, columns
 from askew.partition import draw
 
-ITEMS = {item.name: item for item in items()}
+ITEMS = {item.name: item for item in find("fedcd2020")}
 CIFAR = Source(np.repeat(np.arange(10), 5_000), 10, test_labels=np.repeat(np.arange(10), 1_000))
 TRAINED = [name for name, item in ITEMS.items() if recipes_of(item)]
 

@@ -6,13 +6,14 @@ import torch
 from askew.core.dataset import Dataset, Examples
 from askew.core.recipe import Recipe
 from askew.engine.task import build_task
-from askew.papers.fednnnn2020.items import METHODS, POPULATIONS, items
+from askew.papers.fednnnn2020.items import METHODS, POPULATIONS
 from askew.papers.measures import known, measure
 from askew.papers.numbers import printed
+from askew.papers.papers import find
 from askew.runs.run import run
 from askew.runs.sweep import _shape
 
-ITEMS = {item.name: item for item in items()}
+ITEMS = {item.name: item for item in find("fednnnn2020")}
 TABLES = {"mnist": ITEMS["table2-mnist"], "cifar10": ITEMS["table2-cifar10"]}
 
 

@@ -8,12 +8,13 @@ import askew.partition
 from askew.core.dataset import Dataset, Examples, Source
 from askew.core.recipe import Recipe
 from askew.engine.task import build_task
-from askew.papers.hsu2019.items import ALPHAS, BETAS, FRACTIONS, RATES, items
+from askew.papers.hsu2019.items import ALPHAS, BETAS, FRACTIONS, RATES
 from askew.papers.numbers import printed
+from askew.papers.papers import find
 from askew.runs.run import run
 from askew.runs.sweep import _shape
 
-ITEMS = {item.name: item for item in items()}
+ITEMS = {item.name: item for item in find("hsu2019")}
 PANELS = ["c0.05-e1", "c0.1-e1", "c0.2-e1", "c0.4-e1", "c0.05-e5", "c0.1-e5", "c0.2-e5", "c0.4-e5"]
 QUOTED = ITEMS["figure5-c0.05-e1"]
 
@@ -39,8 +40,8 @@ def data():
 def test_every_figure_is_there():
     assert list(ITEMS) == ["figure1", "figure2", "figure3", "figure4-c0.05-e1", "figure4-c0.4-e1", "figure4-c0.05-e5", "figure4-c0.4-e5",
                            *(f"figure5-{panel}" for panel in PANELS), "abstract", *(f"figure6-{panel}" for panel in PANELS)]
-    assert all(item.seeds == 5 for item in items() if item.name != "figure1")
-    assert {each.measure for item in items() for each in item.rows if each.recipes} == {"mean_last_10"}
+    assert all(item.seeds == 5 for item in ITEMS.values() if item.name != "figure1")
+    assert {each.measure for item in ITEMS.values() for each in item.rows if each.recipes} == {"mean_last_10"}
 
 
 def test_printed_numbers():
@@ -60,7 +61,7 @@ def test_grids():
 
 
 def test_settings_of_section_4():
-    for item in items():
+    for item in ITEMS.values():
         for each in item.rows:
             for recipe in each.recipes:
                 if each.name == "centralised":
@@ -157,7 +158,7 @@ def test_a_reduced_run_trains(name, data):
 
 
 def test_reduced_rows_are_rows():
-    for item in items():
+    for item in ITEMS.values():
         assert set(item.quick_rows) <= {each.name for each in item.rows}
 
 

@@ -10,10 +10,11 @@ from askew.engine.task import build_task
 from askew.papers.measures import measure
 from askew.papers.numbers import printed
 from askew.papers.ozdayi2020 import items as ozdayi2020
+from askew.papers.papers import find
 from askew.papers.plan import at_scale, images
 from askew.pieces.methods import ozdayi_combination
 
-ITEMS = {item.name: item for item in ozdayi2020.items()}
+ITEMS = {item.name: item for item in find("ozdayi2020")}
 
 
 def recipe_of(item, row):

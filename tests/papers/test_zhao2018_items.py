@@ -13,10 +13,11 @@ from askew.core.dataset import Source
 from askew.engine.task import build_task
 from askew.papers.measures import measure
 from askew.papers.numbers import printed
+from askew.papers.papers import find
 from askew.papers.plan import at_scale, images
 from askew.papers.zhao2018 import items as zhao2018
 
-ITEMS = {item.name: item for item in zhao2018.items()}
+ITEMS = {item.name: item for item in find("zhao2018")}
 SHAPES = {"mnist": (1, 28, 28), "cifar10": (3, 32, 32), "speech_commands": (1, 50, 10)}
 
 

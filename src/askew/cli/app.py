@@ -11,8 +11,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from askew.core.errors import AskewError
-from askew.core.registry import suggest
+from askew.core.errors import AskewError, suggest
 
 # name -> (module, one line of help). A module is imported only when its command is called or asked for help.
 COMMANDS = {
@@ -39,8 +38,13 @@ class _Lazy(TyperGroup):
         module = importlib.import_module(COMMANDS[name][0])
         module.app._add_completion = False  # one completion, the main command's, is enough
         command: Any = typer.main.get_command(module.app)
-        command.name, command.short_help = name, COMMANDS[name][1]
+        command.name = name
         return command
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """The list of `askew --help`, which imports no command."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
 
 _python_format = warnings.formatwarning

@@ -82,7 +82,7 @@ def reproduce(
                                 data_dir=data_dir, limit_s=limit_s, on_round=progress.on_round)
     summaries = [summarise(item, files, seeds) for item in items]
     if as_json:
-        rates = known_rates([files], [item.paper for item in items[:1]], device)
+        rates = _rates(items, files, seeds, device, engine, precision, estimate=False)
         print_json({"items": [s.as_mapping(estimated_seconds(s.needs, rates)) for s in summaries], **counts(summaries)})
     else:
         for summary in summaries:
@@ -107,11 +107,14 @@ def parse_seconds(text: str) -> float:
 
 
 def _rates(items: Sequence[Item], files: Results, seeds: int | None, device: str, engine: str, precision: str, estimate: bool) -> Rates:
+    left = [need for need in needs(items, files, seeds) if not need.done]
+    if not left:
+        return {}  # what is done takes no time at any rate
     other: Scale = "quick" if files.scale == "full" else "full"
     rates = known_rates([Results(files.folder, other), files], list(dict.fromkeys(item.paper for item in items)), device)
     if estimate:
-        unknown = {kind(need.base): need.base for need in needs(items, files, seeds)
-                   if not need.done and kind(need.base) not in rates and need.base.data.name in INPUTS}
+        unknown = {kind(need.base): need.base for need in left
+                   if kind(need.base) not in rates and need.base.data.name in INPUTS}
         for what, recipe in unknown.items():
             err.print(f"timing {what} ...", markup=False)
             rates[what] = try_out(recipe, device, engine, precision)

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from askew.core.dataset import Dataset, Examples
-from askew.core.errors import AskewError
-from askew.core.registry import piece, suggest
+from askew.core.errors import AskewError, suggest
+from askew.core.registry import piece
 from askew.data.labels import encode_labels
 from askew.data.split import stratified_split
 

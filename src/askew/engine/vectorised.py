@@ -23,8 +23,7 @@ from torch.utils import _pytree as pytree
 
 from askew.core import rng
 from askew.core.cohort import squared_lengths
-from askew.core.errors import AskewError, first_line
-from askew.core.registry import suggest
+from askew.core.errors import AskewError, first_line, suggest
 from askew.core.transform import Params, State
 from askew.engine.batched import BatchedStep, batched_network, local_losses
 from askew.engine.dropout import dropouts

@@ -123,3 +123,6 @@ class Item:
     @property
     def address(self) -> str:
         return f"{self.paper}/{self.name}"
+
+
+Builders = Mapping[str, Callable[[], Item]]  # name -> what builds the item; a paper's list of items, none of them built

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from askew.core.errors import AskewError
-from askew.core.registry import suggest
+from askew.core.errors import AskewError, suggest
 
 Columns = Mapping[str, Sequence[Any]]
 SETTLED = 0.02  # accuracy: how far a converged run may still swing

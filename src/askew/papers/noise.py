@@ -19,9 +19,8 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from askew.core.errors import AskewError
+from askew.core.errors import AskewError, suggest
 from askew.core.recipe import Recipe
-from askew.core.registry import suggest
 from askew.papers.measures import Columns, Measure
 
 # Test images, or test clips of the ten words (Speech Commands 0.01, the version that the items use).

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from askew.core import registry
-from askew.core.errors import AskewError
+from askew.core.errors import AskewError, suggest
 from askew.core.recipe import Recipe
-from askew.core.registry import Spec, suggest
+from askew.core.registry import Spec
 from askew.engine.task import cohort_size
 from askew.papers.item import Item, Row
 from askew.papers.store import Results, Run, Scale

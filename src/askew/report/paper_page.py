@@ -17,11 +17,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from askew.core.errors import AskewError
+from askew.core.errors import AskewError, suggest
 from askew.core.recipe import read_file
-from askew.core.registry import suggest
 from askew.papers import numbers
-from askew.papers.citations import BIBTEX
+from askew.papers.citations import entries
 from askew.papers.item import Item
 from askew.papers.papers import PAPERS, find
 from askew.papers.store import Results
@@ -83,7 +82,7 @@ def with_block(text: str, block: str) -> str:
 
 def title(paper: str) -> str:
     """As the paper's own title page has it, with author and year."""
-    entry = BIBTEX[paper]
+    entry = entries()[paper]
     name, author, year = (re.findall(rf"^ *{key} *= {{(.*?)}}?,?$", entry, re.MULTILINE)[0] for key in ("title", "author", "year"))
     return f"{author.split(',')[0]} et al. {year}, {re.sub('[{}]', '', name)}"
 
