@@ -1,4 +1,4 @@
-"""Imports point one way, and a piece's name stands in its own file only: both are read from the source, not from a run."""
+"""Imports point one way, and a piece's name stands in its own file only: read from the source, not from a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from askew.core import registry
 SOURCE = Path(askew.__file__).parent
 BASIC = {"core"}
 MATHS = BASIC | {"pieces", "data", "partition", "models", "catalogue"}
-# room -> the other rooms that its files may import. Rooms of one level do not know each other, but for what is said here.
+# room -> the other rooms that its files may import. Rooms of one level do not know each other, but for what is said
+# here.
 MAY_IMPORT = {
     "core": set(),
     "pieces": BASIC,
@@ -33,7 +34,8 @@ MAY_IMPORT = {
     "flower": MATHS | {"engine", "rounds", "runs", "papers", "report", "testing"},
 }
 # file -> rooms that it imports against the order, each with the reason. To be emptied, not to be added to.
-KNOWN_IMPORTS = {"core/registry.py": {"catalogue"}}  # which imports all of askew's pieces, when the first one is asked for by name
+# which imports all of askew's pieces, when the first one is asked for by name
+KNOWN_IMPORTS = {"core/registry.py": {"catalogue"}}
 
 
 def room_of(module: str) -> str:
@@ -41,8 +43,11 @@ def room_of(module: str) -> str:
     return module.split(".")[1] if "." in module else ""
 
 
+BY_STRING = ("import_module", "__import__")
+
+
 def imports(tree: ast.Module, package: str) -> Iterator[tuple[int, str]]:
-    """Line and name of every module of askew that a file imports, wherever it does: in functions, under TYPE_CHECKING, by a string.
+    """Line and name of every module of askew that a file imports: at the top, in functions, for types, by a string.
 
     Args:
         package: dotted name of the file's folder, which relative imports start from.
@@ -55,7 +60,7 @@ def imports(tree: ast.Module, package: str) -> Iterator[tuple[int, str]]:
             above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
             base = ".".join([*above, *([node.module] if node.module else [])])
             names = [f"{base}.{alias.name}" for alias in node.names]
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in ("import_module", "__import__") and node.args:
+        elif isinstance(node, ast.Call) and node.args and ast.unparse(node.func).rpartition(".")[2] in BY_STRING:
             names = [first_words(node.args[0])]
         yield from ((node.lineno, name) for name in names if name == "askew" or name.startswith("askew."))
 
@@ -78,12 +83,14 @@ def forbidden(path: str, text: str) -> list[str]:
         return []
     package = ".".join(("askew", *path.split("/")[:-1]))
     allowed = MAY_IMPORT[room] | {room} | KNOWN_IMPORTS.get(path, set())
-    return [f"{path}:{line} imports {name}: {room} may not import {room_of(name) or 'askew itself'}, only {', '.join(sorted(allowed))}"
+    return [f"{path}:{line} imports {name}: {room} may not import {room_of(name) or 'askew itself'}, "
+            f"only {', '.join(sorted(allowed))}"
             for line, name in imports(ast.parse(text), package) if room_of(name) not in allowed]
 
 
 def sources() -> dict[str, str]:
-    return {path.relative_to(SOURCE).as_posix(): path.read_text(encoding="utf-8") for path in sorted(SOURCE.rglob("*.py"))}
+    return {path.relative_to(SOURCE).as_posix(): path.read_text(encoding="utf-8")
+            for path in sorted(SOURCE.rglob("*.py"))}
 
 
 def test_every_room_has_a_place_in_the_order() -> None:
@@ -123,7 +130,8 @@ OTHER_MEANINGS = {
     "pieces/preprocess/normalise.py": {"mean"},  # of the pixels
     "core/recipe.py": {"shards", "random", "single_model", "sgd", "mean"},  # the values of a recipe that says nothing
 }
-# file -> names of pieces that it knows. To be emptied, not to be added to: a piece states what others want to know of it.
+# file -> names of pieces that it knows. To be emptied, not to be added to: a piece states what others want to know of
+# it.
 KNOWN_NAMES = {
     "cli/bench.py": {"random"},
     "engine/choice.py": {"random"},
@@ -153,7 +161,7 @@ def homes() -> dict[str, set[str]]:
 
 
 def names_in(text: str, known: set[str]) -> Iterator[tuple[int, str]]:
-    """Line and name of each piece that a file's strings name: `"sgd"`, `"sgd(lr=0.1)"`, `"sgd.lr"`; not docstrings and `__all__`."""
+    """Line and name of each piece in a file's strings (not `__all__`): `"sgd"`, `"sgd(lr=1)"`, `"sgd.lr"`."""
     tree = ast.parse(text)
     beside = [node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)
               or (isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__")]
@@ -169,9 +177,10 @@ def knows_pieces(path: str, text: str, pieces: dict[str, set[str]]) -> list[tupl
     """Name of a piece that stands where it should not -> a line that says so."""
     if path.startswith(AT_HOME):
         return []
-    return [(name, f"{path}:{line} names the piece {name!r} of {', '.join(sorted(pieces[name]))}; let the piece state the property "
-                   "that is meant")
-            for line, name in names_in(text, set(pieces)) if path not in pieces[name] and name not in OTHER_MEANINGS.get(path, set())]
+    return [(name, f"{path}:{line} names the piece {name!r} of {', '.join(sorted(pieces[name]))}; "
+                   "let the piece state the property that is meant")
+            for line, name in names_in(text, set(pieces)) if path not in pieces[name]
+            and name not in OTHER_MEANINGS.get(path, set())]
 
 
 def test_no_name_of_a_piece_stands_outside_its_own_file() -> None:
@@ -183,13 +192,15 @@ def test_no_name_of_a_piece_stands_outside_its_own_file() -> None:
 
 def test_the_list_of_known_names_shrinks() -> None:
     pieces, texts = homes(), sources()
-    gone = [f"{path}: {name!r} is no longer named there: remove it from KNOWN_NAMES" for path, names in KNOWN_NAMES.items()
+    gone = [f"{path}: {name!r} is no longer named there: remove it from KNOWN_NAMES"
+            for path, names in KNOWN_NAMES.items()
             for name in sorted(names - {name for name, _ in knows_pieces(path, texts.get(path, ""), pieces)})]
     assert not gone, "\n" + "\n".join(gone)
 
 
 def test_a_name_is_found_however_it_is_written() -> None:
-    text = '"""sgd in a docstring"""\n__all__ = ["sgd"]\nif name == "sgd" or spec.startswith("sgd(") or f"sgd.{key}" or "not sgd": ...'
+    text = ('"""sgd in a docstring"""\n__all__ = ["sgd"]\n'
+            'if name == "sgd" or spec.startswith("sgd(") or f"sgd.{key}" or "not sgd": ...')
     assert list(names_in(text, {"sgd"})) == [(3, "sgd")] * 3
     assert knows_pieces("engine/new.py", "name == 'sgd'", {"sgd": {"pieces/client/sgd.py"}})[0][1].startswith(
         "engine/new.py:1 names the piece 'sgd' of pieces/client/sgd.py; ")

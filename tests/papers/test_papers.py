@@ -66,7 +66,8 @@ def test_an_item_fits_together(item):
     assert set(item.quick_rows) <= set(names)
     for row in item.rows:
         measure(row.measure)
-    for recipe in {id(recipe): recipe for scale in ("full", "quick") for recipe in recipes_of(at_scale(item, scale))}.values():
+    recipes = [recipe for scale in ("full", "quick") for recipe in recipes_of(at_scale(item, scale))]
+    for recipe in {id(recipe): recipe for recipe in recipes}.values():
         assert images(recipe) > 0
         assert recipe.seed == 0
     # A claim that asks for a row which does not exist would pass for "not measured" for ever.

@@ -48,7 +48,8 @@ class _Lazy(TyperGroup):
 
 
 _python_format = warnings.formatwarning
-app = typer.Typer(cls=_Lazy, no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = typer.Typer(cls=_Lazy, no_args_is_help=True, add_completion=False, rich_markup_mode=None,
+                  pretty_exceptions_enable=False)
 
 
 @app.callback()
@@ -57,7 +58,7 @@ def _about() -> None:
 
 
 def main() -> None:
-    """Entry point: bad input is one line on stderr and exit code 2 (3 when training diverged); so is each of our warnings."""
+    """Entry point: bad input is one line on stderr and exit code 2 (3 when training diverged); so is each warning."""
     warnings.formatwarning = _one_line
     try:
         app(standalone_mode=True)
@@ -66,7 +67,8 @@ def main() -> None:
         sys.exit(error.exit_code)
 
 
-def _one_line(message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None) -> str:
+def _one_line(message: Warning | str, category: type[Warning], filename: str, lineno: int,
+              line: str | None = None) -> str:
     """A warning of ours without the line of code that it comes from; others as Python writes them."""
     ours = Path(filename).is_relative_to(Path(__file__).parents[1])
     return f"askew: {message}\n" if ours else _python_format(message, category, filename, lineno, line)

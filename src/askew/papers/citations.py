@@ -1,6 +1,6 @@
 """What to cite: BibTeX of the papers, and which of them each method comes from.
 
-The five papers' entries are in `askew/papers/PAPER/citation.bib`, those of other works in `askew/papers/other_works.bib`.
+The five papers' entries are in `askew/papers/PAPER/citation.bib`, those of other works in `other_works.bib`.
 Titles, authors, years and places follow the papers' own title pages and reference lists. arXiv numbers that these do
 not print were looked up; an entry without one has none that could be confirmed.
 """
@@ -43,7 +43,8 @@ def entries() -> dict[str, str]:
         '@misc{hsu2019,'
     """
     files = [*sorted(FOLDER.glob("*/citation.bib")), FOLDER / "other_works.bib"]
-    found = [entry.strip() for path in files for entry in re.split(r"^(?=@)", path.read_text(encoding="utf-8"), flags=re.MULTILINE)]
+    found = [entry.strip() for path in files
+             for entry in re.split(r"^(?=@)", path.read_text(encoding="utf-8"), flags=re.MULTILINE)]
     return {entry[entry.index("{") + 1:entry.index(",")]: entry for entry in found if entry}
 
 
@@ -80,4 +81,5 @@ def cite(method: str) -> str:
         >>> cite("fedavgm").splitlines()[0]
         '@misc{hsu2019,'
     """
-    return "\n\n".join(entries()[key] for key in sources(method)) or f"% {method}: training on all data in one place, nothing to cite"
+    cited = "\n\n".join(entries()[key] for key in sources(method))
+    return cited or f"% {method}: training on all data in one place, nothing to cite"

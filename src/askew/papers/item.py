@@ -60,9 +60,9 @@ class Claim:
     Args:
         says: the statement, in one sentence.
         where: its place in the paper.
-        margins: values of the rows -> by how much each inequality is met, negative where it is missed; "a is above b" is
-            `v["a"] - v["b"]`. It may ask for rows that are not measured. A margin tells a narrow decision from a clear
-            one, which a truth value does not.
+        margins: values of the rows -> by how much each inequality is met, negative where it is missed; "a is above b"
+            is `v["a"] - v["b"]`. It may ask for rows that are not measured. A margin tells a narrow decision from a
+            clear one, which a truth value does not.
     """
 
     says: str
@@ -78,7 +78,8 @@ class Claim:
         margins = self.margins(values)
         listed = tuple(margins) if isinstance(margins, Sequence) else (margins,)
         if not listed or any(isinstance(margin, bool) for margin in listed):
-            raise TypeError(f"claim {self.says!r}: margins are differences, such as v['a'] - v['b'], not truth values; got {margins!r}")
+            raise TypeError(f"claim {self.says!r}: margins are differences, such as v['a'] - v['b'], not truth values; "
+                            f"got {margins!r}")
         return listed
 
     def holds(self, values: Mapping[str, float]) -> bool | None:

@@ -18,7 +18,8 @@ from askew.papers.store import Results, Run, Scale
 # Of Speech Commands, by version and use of the official validation clips: clips of the ten words.
 TRAINING_EXAMPLES: dict[str, int | dict[tuple[str, str], int]] = {
     "mnist": 60_000, "cifar10": 50_000, "digits": 1_437,
-    "speech_commands": {("0.01", "drop"): 18_538, ("0.01", "train"): 21_115, ("0.02", "drop"): 30_769, ("0.02", "train"): 34_472},
+    "speech_commands": {("0.01", "drop"): 18_538, ("0.01", "train"): 21_115, ("0.02", "drop"): 30_769,
+                        ("0.02", "train"): 34_472},
 }
 ARCHETYPE_SHARE = 8  # a device of FedCD's archetypes draws an eighth of the training pool where no number is given
 
@@ -69,7 +70,8 @@ def at_scale(item: Item, scale: Scale) -> Item:
     def reduced(row: Row) -> Row:
         return replace(row, recipes=quick(row.recipes), less_than=quick(row.less_than))
 
-    return replace(item, rows=tuple(reduced(row) for row in item.rows if not item.quick_rows or row.name in item.quick_rows))
+    rows = (row for row in item.rows if not item.quick_rows or row.name in item.quick_rows)
+    return replace(item, rows=tuple(reduced(row) for row in rows))
 
 
 def needs(items: Sequence[Item], results: Results, seeds: int | None = None) -> list[Need]:
@@ -99,9 +101,9 @@ def recipes_of(item: Item) -> list[Recipe]:
 def images(recipe: Recipe) -> int:
     """Training examples that a run passes through the network, from the recipe alone.
 
-    Rounds x clients that train x examples of a client x local epochs, and what is trained besides: at the server, and by
-    the centralised twin of `weight_divergence`. For FedCD this is the least: every model that a device keeps beyond one
-    is trained besides. A warm-up that stops at an accuracy is not counted.
+    Rounds x clients that train x examples of a client x local epochs, and what is trained besides: at the server, and
+    by the centralised twin of `weight_divergence`. For FedCD this is the least: every model that a device keeps beyond
+    one is trained besides. A warm-up that stops at an accuracy is not counted.
     """
     everyone = training_examples(recipe.data)
     held = round(recipe.hold_out * everyone)
@@ -113,7 +115,8 @@ def images(recipe: Recipe) -> int:
     server = sum(spec.args.get("epochs", 1) * at_server for spec in recipe.server if spec.name == "train_on_server")
     before = 0
     if recipe.start.name == "warm_up" and recipe.start.args.get("until", 0.6) == 1:
-        before = recipe.start.args.get("epochs", 100) * (everyone if recipe.start.args.get("on") == "everyone" else at_server)
+        passed = everyone if recipe.start.args.get("on") == "everyone" else at_server
+        before = recipe.start.args.get("epochs", 100) * passed
     return round(before + recipe.rounds * (local + twin + server))
 
 
@@ -123,7 +126,9 @@ def training_examples(data: Spec) -> int:
         raise AskewError(f"how many training examples {data.name!r} has is not known without loading it; "
                          f"{suggest(data.name, TRAINING_EXAMPLES)}")
     sizes = TRAINING_EXAMPLES[data.name]
-    return sizes if isinstance(sizes, int) else sizes[data.args.get("version", "0.01"), data.args.get("validation", "drop")]
+    if isinstance(sizes, int):
+        return sizes
+    return sizes[data.args.get("version", "0.01"), data.args.get("validation", "drop")]
 
 
 def num_clients(recipe: Recipe) -> int:
@@ -133,7 +138,8 @@ def num_clients(recipe: Recipe) -> int:
     default = inspect.signature(registry.find("partition", recipe.population.name)).parameters["clients"].default
     number = recipe.population.args.get("clients", default)
     if not isinstance(number, int):
-        raise AskewError(f"how many clients {str(recipe.population)!r} makes is not known without loading the data; give clients=")
+        raise AskewError(f"how many clients {str(recipe.population)!r} makes is not known without loading the data; "
+                         "give clients=")
     return number
 
 

@@ -42,12 +42,14 @@ def known_rates(results: Iterable[Results], papers: Sequence[str], device: str) 
     exact, count where no run has been finished.
     """
     trained: Rates = {}
-    for run in (run for files in results for paper in papers for seeds in files.of_paper(paper).values() for run in seeds.values()):
+    for run in (run for files in results for paper in papers for seeds in files.of_paper(paper).values()
+                for run in seeds.values()):
         if run.finished and run.seconds and run.environment.get("device") == device_name(device):
             try:
                 recipe = Recipe.from_toml(run.recipe)
                 if not recipe.probes:
-                    trained[kind(recipe)] = max(trained.get(kind(recipe), 0.0), images(recipe) * run.together / run.seconds)
+                    trained[kind(recipe)] = max(trained.get(kind(recipe), 0.0),
+                                                images(recipe) * run.together / run.seconds)
             except AskewError:  # of an older version, or of data whose size is not known
                 continue
     return _remembered().get(_machine(device), {}) | trained
@@ -110,6 +112,7 @@ def _machine(device: str) -> str:
 
 def _remembered() -> dict[str, Rates]:
     try:
-        return {machine: {what: float(rate) for what, rate in rates.items()} for machine, rates in recall(memory_file()).items()}
+        return {machine: {what: float(rate) for what, rate in rates.items()}
+                for machine, rates in recall(memory_file()).items()}
     except (ValueError, AttributeError, TypeError):
         return {}  # not ours: try anew
