@@ -1,4 +1,4 @@
-"""The command `askew`. One file a command; this one only gathers them and turns errors into one line."""
+"""The command `askew`. One file per command; this one only gathers them and turns errors into one line."""
 
 from __future__ import annotations
 

@@ -43,9 +43,9 @@ def entries() -> dict[str, str]:
         '@misc{hsu2019,'
     """
     files = [*sorted(FOLDER.glob("*/citation.bib")), FOLDER / "other_works.bib"]
-    found = [entry.strip() for path in files
+    texts = [entry.strip() for path in files
              for entry in re.split(r"^(?=@)", path.read_text(encoding="utf-8"), flags=re.MULTILINE)]
-    return {entry[entry.index("{") + 1:entry.index(",")]: entry for entry in found if entry}
+    return {entry[entry.index("{") + 1:entry.index(",")]: entry for entry in texts if entry}
 
 
 def sources(name: str) -> tuple[str, ...]:

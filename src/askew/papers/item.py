@@ -38,7 +38,7 @@ class Plot:
     """How an item is drawn.
 
     Args:
-        kind: "curves" (a key of the records over rounds, one line a row), "points" (values over `Row.x`, one line a
+        kind: "curves" (a key of the records over rounds, one line per row), "points" (values over `Row.x`, one line per
             series), or the name of a drawing of its own in `askew.report.paper_figures`.
         y: keys of the records that "curves" shows, one panel each.
         beside: (x, y) of a line that "points" draws against a second axis: what is known without training.

@@ -1,6 +1,6 @@
 """The papers' own numbers, read from `askew/papers/PAPER/numbers.toml`.
 
-One table an item:
+One table per item:
 
     [table3-mnist]
     where = "table 3, p. 5"
@@ -64,13 +64,13 @@ def printed(item: Item) -> dict[str, Printed]:
     if unknown := sorted(set(table) - KEYS):
         raise AskewError(f"{item.paper}/{path.name}: [{item.name}] has no key {unknown[0]!r}; "
                          f"known: {', '.join(sorted(KEYS))}")
-    found = {name: _read(f"{item.paper}/{path.name}: {item.name}: {name}", value, table)
-             for name, value in table.get("rows", {}).items()}
-    for name in found:
+    rows = {name: _read(f"{item.paper}/{path.name}: {item.name}: {name}", value, table)
+            for name, value in table.get("rows", {}).items()}
+    for name in rows:
         if name not in {row.name for row in item.rows}:
             raise AskewError(f"{item.paper}/{path.name}: {item.address} has no row {name!r}; "
                              "give the number the name of one of its rows")
-    return found
+    return rows
 
 
 def _read(place: str, value: Any, table: Mapping[str, Any]) -> Printed:

@@ -83,14 +83,15 @@ def needs(items: Sequence[Item], results: Results, seeds: int | None = None) -> 
     """
     if seeds is not None and seeds < 1:
         raise AskewError(f"--seeds must be at least 1, got {seeds}")
-    found: dict[tuple[str, str, int], Need] = {}
+    needed: dict[tuple[str, str, int], Need] = {}
     for item in items:
         for recipe in recipes_of(at_scale(item, results.scale)):
             mark = recipe.fingerprint
             for seed in range(seeds or (item.seeds if results.scale == "full" else 1)):
-                if (item.paper, mark, seed) not in found:
-                    found[item.paper, mark, seed] = Need(item, recipe, seed, mark, results.find(item.paper, mark, seed))
-    return list(found.values())
+                if (item.paper, mark, seed) not in needed:
+                    run = results.find(item.paper, mark, seed)
+                    needed[item.paper, mark, seed] = Need(item, recipe, seed, mark, run)
+    return list(needed.values())
 
 
 def recipes_of(item: Item) -> list[Recipe]:

@@ -21,7 +21,7 @@ from askew.papers.plan import Need, images, num_clients
 from askew.papers.store import Results
 from askew.runs.run_folder import device_name
 
-Rates = dict[str, float]  # kind of run -> training images a second
+Rates = dict[str, float]  # kind of run -> training images per second
 # Of the data sets that the papers use.
 INPUTS: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
     "mnist": ((1, 28, 28), torch.uint8), "cifar10": ((3, 32, 32), torch.uint8), "digits": ((1, 8, 8), torch.uint8),
@@ -64,15 +64,15 @@ def estimated_seconds(needs: Iterable[Need], rates: Rates) -> float | None:
 
 
 def try_out(recipe: Recipe, device: str, engine: str = "auto", precision: str = "fp32") -> float:
-    """Time a few local steps of a few clients on random inputs, and remember the images a second.
+    """Time a few local steps of a few clients on random inputs, and remember the images per second.
 
     One configuration alone: on a GPU, several train together and are faster than that.
     """
     shape, dtype = INPUTS[recipe.data.name]
     clients = min(TRY_CLIENTS, cohort_size(recipe.fraction, num_clients(recipe)))
-    own = TRY_STEPS * (recipe.batch_size or 100)
+    examples = TRY_STEPS * (recipe.batch_size or 100)
     generator = torch.Generator().manual_seed(0)
-    x = torch.rand(clients * own, *shape, generator=generator)
+    x = torch.rand(clients * examples, *shape, generator=generator)
     x, y = (x * 255).to(dtype) if dtype == torch.uint8 else x, torch.arange(len(x)) % 10
     data = Dataset.from_tensors((x, y), (x[:10], y[:10]), name=recipe.data.name)
     trial = Recipe(data=recipe.data, preprocess=recipe.preprocess, model=recipe.model, step=recipe.step, epochs=1,

@@ -24,7 +24,7 @@ from askew.papers.measures import Columns
 Scale = Literal["full", "quick"]
 SCALES: tuple[Scale, ...] = ("full", "quick")
 DIGITS = 5  # significant digits of a stored number
-LONGEST = 32  # elements of a list that is worth a column: one a class, an archetype or one of a few devices
+LONGEST = 32  # elements of a list that is worth a column: one per class, per archetype or per device of a few
 ALL_ROUNDS = 1000  # a longer run keeps its evaluated rounds only
 NOT_KEPT = {"clients", "train_loss", "bytes_down", "bytes_up", "device_accuracy_min"}
 NOT_OF_THE_MACHINE = {"data_dir", "replaced"}  # in a run's environment
@@ -137,10 +137,10 @@ class Results:
             write(path, paper, name, self.scale, merged.values())
 
     def _take(self, paper: str, name: str, run: Run) -> bool:
-        mine = self._runs[paper].setdefault(run.fingerprint, {})
-        if not _better(run, mine.get(run.seed)):
+        runs = self._runs[paper].setdefault(run.fingerprint, {})
+        if not _better(run, runs.get(run.seed)):
             return False
-        mine[run.seed] = run
+        runs[run.seed] = run
         self._where[paper, *run.key] = name
         return True
 
@@ -161,7 +161,7 @@ def read(path: Path) -> list[Run]:
 
 
 def write(path: Path, paper: str, name: str, scale: Scale, runs: Iterable[Run]) -> None:
-    """One line a run, so that versions of a file can be compared; written beside the old file, then renamed."""
+    """One line per run, so that versions of a file can be compared; written beside the old file, then renamed."""
     environments: list[dict[str, Any]] = []
     lines = []
     for run in sorted(runs, key=lambda run: (run.name, *run.key)):

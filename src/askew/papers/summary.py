@@ -17,7 +17,7 @@ from askew.papers.values import Value, value_of
 from askew.papers.verdict import VERDICTS, Verdict, kind, verdicts
 
 Status = Literal["measured", "partial", "not run"]
-# a decision's first word -> how many
+# The first word of a decision -> how many of them are called.
 CLAIMS = {"holds": "hold", "fails": "fail", "open": "open", "not measured": "not measured"}
 HOLDS = {"holds": True, "fails": False}  # every other decision leaves it open
 
@@ -102,7 +102,7 @@ def counts(summaries: Sequence[ItemSummary]) -> dict[str, dict[str, int]]:
         tables and figures counts once, where it stands first. Variants, whose set-up is not the paper's, do not count
         at all.
     """
-    found: Counter[str] = Counter()
+    judged: Counter[str] = Counter()
     decided: Counter[str] = Counter()
     seen: set[Any] = set()
     for summary in summaries:
@@ -115,8 +115,8 @@ def counts(summaries: Sequence[ItemSummary]) -> dict[str, dict[str, int]]:
                                     *(r.fingerprint for r in row.less_than))
             if shown.paper and not shown.paper.again and what not in seen:
                 seen.add(what)
-                found[shown.verdict or "not measured"] += 1
-    return {"numbers": {name: found[name] for name in (*VERDICTS, "not measured")},
+                judged[shown.verdict or "not measured"] += 1
+    return {"numbers": {name: judged[name] for name in (*VERDICTS, "not measured")},
             "claims": {name: decided[name] for name in CLAIMS.values()}}
 
 

@@ -97,7 +97,7 @@ def _reduction(sides: Sequence[_Tuned]) -> list[float]:
 
 def _best(recipes: Sequence[Recipe], number: Measure, results: Results, paper: str) -> _Tuned | None:
     """Of the recipes with the fewest lost runs the one with the best mean over seeds; None where all runs diverged."""
-    found: list[tuple[int, float, _Tuned]] = []
+    candidates: list[tuple[int, float, _Tuned]] = []
     for recipe in recipes:
         runs = results.seeds(paper, recipe)
         measured = [(run, number(run.records)) for run in runs if run.finished]
@@ -110,5 +110,5 @@ def _best(recipes: Sequence[Recipe], number: Measure, results: Results, paper: s
         of_one = max(noise.of_one_run(number, recipe, value, run.records)
                      for run, value in measured if value is not None)
         side = _Tuned(recipe, values, of_one, noise.of_test_set(number, recipe, mean), lost)
-        found.append((lost, mean if number.lower_is_better else -mean, side))
-    return min(found, key=lambda entry: entry[:2])[2] if found else None
+        candidates.append((lost, mean if number.lower_is_better else -mean, side))
+    return min(candidates, key=lambda entry: entry[:2])[2] if candidates else None

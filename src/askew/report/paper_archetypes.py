@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def draw_archetypes(figure: Figure, summary: ItemSummary, results: Results) -> None:
-    """One panel a method, one line an archetype: means over seeds (fedcd2020, figures 1 and 4)."""
+    """One panel per method, one line per archetype: means over seeds (fedcd2020, figures 1 and 4)."""
     plot = summary.item.plot
     assert plot is not None
     drawn = lines(summary, results)

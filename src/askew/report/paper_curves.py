@@ -1,4 +1,4 @@
-"""Numbers over rounds: one line a row, one panel a number."""
+"""Numbers over rounds: one line per row, one panel per number."""
 
 from __future__ import annotations
 

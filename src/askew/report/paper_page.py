@@ -52,18 +52,19 @@ def write_pages(results: Path, docs: Path, items: Mapping[str, Sequence[Item]] |
     """
     stored = Results(results, "full")
     chosen = items if items is not None else {paper: find(paper) for paper in PAPERS}
-    papers = {paper: [summarise(item, stored) for item in mine] for paper, mine in chosen.items()}
-    remarks = {paper: _remarks(numbers.FOLDER / paper / "remarks.toml", mine) for paper, mine in papers.items()}
+    papers = {paper: [summarise(item, stored) for item in listed] for paper, listed in chosen.items()}
+    remarks = {paper: _remarks(numbers.FOLDER / paper / "remarks.toml", summaries)
+               for paper, summaries in papers.items()}
     figures = docs / "papers" / "figures"
     figures.mkdir(parents=True, exist_ok=True)
     written: list[Path] = []
-    for paper, mine in papers.items():
-        drawn = {s.item.name: figures / f"{paper}-{s.item.name}.svg" for s in mine
+    for paper, summaries in papers.items():
+        drawn = {s.item.name: figures / f"{paper}-{s.item.name}.svg" for s in summaries
                  if write_figure(s, stored, figures / f"{paper}-{s.item.name}.svg")}
         for stale in set(figures.glob(f"{paper}-*.svg")) - set(drawn.values()):
             stale.unlink()  # of an item that has been renamed, or whose runs are gone
         written += [*drawn.values(),
-                    _write(docs / "papers" / f"{paper}.md", _page(paper, mine, stored, drawn, remarks[paper]))]
+                    _write(docs / "papers" / f"{paper}.md", _page(paper, summaries, stored, drawn, remarks[paper]))]
     index = (f"{GENERATED}\n# The papers, measured\n\n{_table(papers, '')}\n\nNumbers: those that the papers "
              "print, each counted once; "
              f"variants, whose set-up is not the paper's, are not counted.\n\n## Rules\n\n{rules()}\n")
@@ -96,19 +97,19 @@ def _table(papers: Mapping[str, Sequence[ItemSummary]], folder: str) -> str:
     lines = ["| paper | numbers | within | ordering holds | open | differ | not measured "
              "| claims | hold | fail | open | not measured |",
              "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"]
-    for paper, mine in papers.items():
-        found = counts(mine)
-        cells = [[str(sum(part.values())), *map(str, part.values())] for part in (found["numbers"], found["claims"])]
+    for paper, summaries in papers.items():
+        tally = counts(summaries)
+        cells = [[str(sum(part.values())), *map(str, part.values())] for part in (tally["numbers"], tally["claims"])]
         lines.append(f"| [{paper}]({folder}{paper}.md) | {' | '.join(cells[0])} | {' | '.join(cells[1])} |")
     return "\n".join(lines)
 
 
-def _page(paper: str, mine: Sequence[ItemSummary], stored: Results, drawn: Mapping[str, Path],
+def _page(paper: str, summaries: Sequence[ItemSummary], stored: Results, drawn: Mapping[str, Path],
           remarks: Mapping[str, str]) -> str:
-    shown = [s for s in mine if s.status != "not run" and (s.rows or s.item.name in drawn)]
-    rest = [s for s in mine if s not in shown]
+    shown = [s for s in summaries if s.status != "not run" and (s.rows or s.item.name in drawn)]
+    rest = [s for s in summaries if s not in shown]
     parts = [GENERATED, f"# {paper}", f"{title(paper)}. `askew cite {paper}` prints the reference.",
-             "## What it claims", _claims(mine)]
+             "## What it claims", _claims(summaries)]
     if shown:
         parts += ["## Item by item", LEGEND]
         parts += [_item(s, stored, drawn.get(s.item.name), remarks.get(s.item.name)) for s in shown]
@@ -118,17 +119,17 @@ def _page(paper: str, mine: Sequence[ItemSummary], stored: Results, drawn: Mappi
     return "\n\n".join(parts) + "\n"
 
 
-def _claims(mine: Sequence[ItemSummary]) -> str:
-    """One line a claim; one that is checked on several items is listed with all of them."""
-    found: dict[tuple[str, str], dict[str, list[str]]] = {}
-    for s in mine:
+def _claims(summaries: Sequence[ItemSummary]) -> str:
+    """One line per claim; one that is checked on several items is listed with all of them."""
+    claims: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for s in summaries:
         for claim, decision in s.claims:
-            decided = found.setdefault((claim.says.rstrip("."), claim.where), {})
+            decided = claims.setdefault((claim.says.rstrip("."), claim.where), {})
             names = decided.setdefault(HOLDS.get(decision, decision), [])
             names.append(f"variant {s.item.name}" if s.item.variant else s.item.name)
-    if not found:
+    if not claims:
         return "No claim of it is checked."
-    lines = [f"| {_cell(says)} | {_cell(where)} | {_decisions(by)} |" for (says, where), by in found.items()]
+    lines = [f"| {_cell(says)} | {_cell(where)} | {_decisions(by)} |" for (says, where), by in claims.items()]
     return "\n".join(["| claim | where | holds |", "|---|---|---|", *lines])
 
 
@@ -203,17 +204,17 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def _remarks(path: Path, mine: Sequence[ItemSummary]) -> dict[str, str]:
+def _remarks(path: Path, summaries: Sequence[ItemSummary]) -> dict[str, str]:
     if not path.is_file():
         return {}
-    names = [s.item.name for s in mine]
-    found = read_file(path)
-    for name, entry in found.items():
+    names = [s.item.name for s in summaries]
+    remarks = read_file(path)
+    for name, entry in remarks.items():
         if name not in names:
             raise AskewError(f"{path}: there is no item {name!r}; {suggest(name, names)}")
         if not isinstance(entry, dict) or set(entry) != {"text"} or not isinstance(entry["text"], str):
             raise AskewError(f"{path}: [{name}] must have one key, text, with words in it; got {entry!r}")
-    return {name: entry["text"].strip() for name, entry in found.items()}
+    return {name: entry["text"].strip() for name, entry in remarks.items()}
 
 
 def _write(path: Path, text: str) -> Path:

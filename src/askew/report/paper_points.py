@@ -1,4 +1,4 @@
-"""Values over what was varied: one line a series, the paper's printed numbers beside ours."""
+"""Values over what was varied: one line per series, the paper's printed numbers beside ours."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def draw_points(figure: Figure, summary: ItemSummary, results: Results) -> None:
     handles: list[Any] = []
     for at, name in enumerate(names):
         style = {"color": COLOURS[at % len(COLOURS)], "linestyle": DASHES[at // len(COLOURS) % len(DASHES)]}
-        mine = sorted(((row, m) for row, m in rows if row.series == name and row.x is not None),
+        points = sorted(((row, m) for row, m in rows if row.series == name and row.x is not None),
                       key=lambda pair: pair[0].x or 0.0)
-        handles += _series(axes, mine, results, summary.item.paper, name, style)
+        handles += _series(axes, points, results, summary.item.paper, name, style)
     for at, (row, measured) in enumerate((row, m) for row, m in rows if row.x is None and m.ours.mean is not None):
         handles.append(axes.axhline(measured.ours.mean or 0.0, color="#777777",
                                     linestyle=DASHES[(at + 1) % len(DASHES)], linewidth=1.2, label=row.name, zorder=1))
@@ -97,8 +97,8 @@ def _by_seed(row: Row, measured: RowSummary, results: Results, paper: str) -> li
     if measured.ours.best is None or row.less_than:
         return []
     number = measure(row.measure)
-    found = [number(run.records) for run in results.seeds(paper, measured.ours.best) if run.finished]
-    return [value for value in found if value is not None]
+    values = [number(run.records) for run in results.seeds(paper, measured.ours.best) if run.finished]
+    return [value for value in values if value is not None]
 
 
 def _mark_places(axes: Axes, places: list[float], plot: Plot) -> None:
