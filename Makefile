@@ -2,13 +2,14 @@
 # make demo    set up, then run the default job
 # make test    set up, then lint, type-check and run all tests
 # make long    the long run: 200 random networks, every form compiled (an hour or more)
+# make corners the quick tests with the oldest and newest Python and torch that are promised, where they can be had
 # make papers  write docs/papers and the README's summary from results/
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: setup demo test fast long lint papers clean
+.PHONY: setup demo test fast long lint corners papers clean
 
 setup: $(VENV)/.installed
 
@@ -35,6 +36,9 @@ long: setup
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+corners:
+	.ci/corners
 
 papers: setup
 	$(BIN)/python -m askew.report.paper_page results docs

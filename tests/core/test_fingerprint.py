@@ -5,12 +5,12 @@ import itertools
 from pathlib import Path
 
 import pytest
+from askew.core.transform import Transform
 
 import askew
 from askew.core import registry
 from askew.core.recipe import Recipe
 from askew.core.registry import Spec, essential, piece
-from askew.core.transform import Transform
 from askew.papers.papers import all_items
 from askew.papers.plan import recipes_of
 from askew.papers.store import Results, first_fingerprint, read, write

@@ -3,11 +3,11 @@
 import math
 
 import pytest
+from askew.core.transform import Transform
 
 from askew.core import registry
 from askew.core.errors import AskewError
 from askew.core.registry import Spec, piece
-from askew.core.transform import Transform
 from askew.pieces.server import momentum
 
 

@@ -30,7 +30,8 @@ def go(toy, tmp_path):
 def records(tmp_path, folder):
     """Of all runs in all files, by fingerprint and seed."""
     files = sorted((tmp_path / folder / "toy2020").glob("*.json"))
-    return {(run["fingerprint"], run["seed"]): run["records"] for path in files for run in json.loads(path.read_text())["runs"]}
+    return {(run["fingerprint"], run["seed"]): run["records"] for path in files
+            for run in json.loads(path.read_text())["runs"]}
 
 
 def count_rounds(monkeypatch):
@@ -57,12 +58,14 @@ def test_interrupted_and_gone_on_with_is_the_same_bit_for_bit(engine, toy, go, t
             raise KeyboardInterrupt
 
     assert not go(toy, "broken", engine=engine, seeds=2, on_round=strike)
-    under_way = [run for path in (tmp_path / "broken" / "toy2020").glob("*.json") for run in json.loads(path.read_text())["runs"]]
+    under_way = [run for path in (tmp_path / "broken" / "toy2020").glob("*.json")
+                 for run in json.loads(path.read_text())["runs"]]
     assert any(not run["finished"] and 0 < run["rounds"] < 4 for run in under_way)
     assert go(toy, "broken", engine=engine, seeds=2)
     assert len(records(tmp_path, "whole")) == 8
     assert records(tmp_path, "broken") == records(tmp_path, "whole")
-    numbers = [summarise(item, Results(tmp_path / folder), 2).as_mapping() for folder in ("whole", "broken") for item in toy]
+    numbers = [summarise(item, Results(tmp_path / folder), 2).as_mapping() for folder in ("whole", "broken")
+               for item in toy]
     assert numbers[:2] == numbers[2:]
     assert [entry["status"] for entry in numbers[:2]] == ["measured", "measured"]
 
@@ -111,7 +114,8 @@ def test_further_seeds_join(toy, go, tmp_path):
     assert [row.ours.n for row in summary.rows] == [3, 3, 3]
     assert all(row.ours.spread is not None for row in summary.rows)
     alone = askew.run(toy[0].rows[0].recipes[0].replace(seed=2)).accuracy
-    assert records(tmp_path, "a")[needs(toy[:1], Results(tmp_path), 3)[2].fingerprint, 2]["accuracy"][-1] == pytest.approx(alone, abs=1e-4)
+    mark = needs(toy[:1], Results(tmp_path), 3)[2].fingerprint
+    assert records(tmp_path, "a")[mark, 2]["accuracy"][-1] == pytest.approx(alone, abs=1e-4)
 
 
 def test_a_limit_stops_cleanly(toy, go, tmp_path):
@@ -149,7 +153,8 @@ def test_rates_come_from_finished_runs_else_from_a_trial(toy, go, tmp_path, monk
     assert estimated_seconds(wanted, {}) is None
     tried = try_out(base, "cpu")
     assert known_rates([Results(tmp_path / "a")], ["toy2020"], "cpu") == {kind(base): pytest.approx(tried, rel=1e-3)}
-    assert estimated_seconds(wanted, {kind(base): 1437.0}) == pytest.approx(8, rel=0.01)  # 2 runs x 4 rounds x 1,437 images
+    # 2 runs x 4 rounds x 1,437 images
+    assert estimated_seconds(wanted, {kind(base): 1437.0}) == pytest.approx(8, rel=0.01)
     assert go(toy[:1])
     run = Results(tmp_path / "a").find("toy2020", wanted[0].fingerprint, 0)
     measured = known_rates([Results(tmp_path / "a")], ["toy2020"], "cpu")[kind(base)]
@@ -165,7 +170,8 @@ def test_the_fastest_run_without_probes_gives_the_rate(toy, go, tmp_path):
     run = results.find("toy2020", needs(toy[:1], results, 1)[0].fingerprint, 0)
     plain = known_rates([results], ["toy2020"], "cpu")[kind(recipe)]
     slower = replace(run, seed=7, seconds=100 * run.seconds)
-    probed = replace(run, seed=8, seconds=run.seconds / 100, recipe=Recipe.from_toml(run.recipe).replace(probes="update_norms()").to_toml())
+    probed = replace(run, seed=8, seconds=run.seconds / 100,
+                     recipe=Recipe.from_toml(run.recipe).replace(probes="update_norms()").to_toml())
     results.add([(toy[0], slower), (toy[0], probed)])
     assert known_rates([results], ["toy2020"], "cpu")[kind(recipe)] == plain
     results.add([(toy[0], replace(run, seed=9, seconds=run.seconds / 2))])

@@ -28,8 +28,9 @@ def partition(
     clients: Annotated[int | None, typer.Option(help="How many clients.")] = None,
     alpha: Annotated[float | None, typer.Option(help="Dirichlet concentration: 0 one class, inf all alike.")] = None,
     emd: Annotated[float | None, typer.Option(help="Distance of each client from the whole, for emd.")] = None,
-    classes: Annotated[int | None, typer.Option(help="Classes a client, for classes_per_client and power_law.")] = None,
-    shards: Annotated[int | None, typer.Option(help="Shards a client, for shards.")] = None,
+    classes: Annotated[int | None, typer.Option(
+        help="Classes per client, for classes_per_client and power_law.")] = None,
+    shards: Annotated[int | None, typer.Option(help="Shards per client, for shards.")] = None,
     settings: Annotated[list[str] | None, typer.Option(
         "--set", metavar="KEY=VALUE", help="Any other argument of the scheme, e.g. min_examples=5.")] = None,
     server_share: Annotated[float | None, typer.Option(

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from askew.core import registry
-from askew.core.errors import AskewError
+from askew.core.errors import AskewError, suggest
 from askew.core.registry import Spec
 
 # Field -> kind of the pieces it holds.
@@ -138,7 +138,7 @@ class Recipe:
         if changes:
             return dataclasses.replace(self, **changes)
         present = [s.name for name in PIECE_FIELDS for s in _listed(getattr(self, name))]
-        raise AskewError(f"{address}: the recipe has no piece {target!r}; {registry.suggest(target, present)}")
+        raise AskewError(f"{address}: the recipe has no piece {target!r}; {suggest(target, present)}")
 
     @property
     def fingerprint(self) -> str:
@@ -211,7 +211,7 @@ def parse_value(text: str) -> Any:
 def _check_key(name: str) -> None:
     known = [field.name for field in dataclasses.fields(Recipe)]
     if name not in known:
-        raise AskewError(f"unknown key {name!r}; {registry.suggest(name, known)}")
+        raise AskewError(f"unknown key {name!r}; {suggest(name, known)}")
 
 
 @functools.cache

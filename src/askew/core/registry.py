@@ -9,21 +9,20 @@ needs one function and no edit anywhere else.
 from __future__ import annotations
 
 import ast
-import difflib
 import functools
 import importlib
 import inspect
 import math
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, TypeVar, Union
 
 import torch
 
 from askew.core.bounds import Bounds
-from askew.core.errors import AskewError
+from askew.core.errors import AskewError, suggest
 
 KINDS = ("data", "partition", "preprocess", "model", "client", "server", "pool", "start", "objective", "probe", "method")
 # Arguments that the program supplies, never the recipe: what a partition divides, what a network must fit.
@@ -115,13 +114,6 @@ def find(kind: str, name: str) -> Callable[..., Any]:
         except (ImportError, AttributeError) as error:
             raise AskewError(f"{kind} {name!r} cannot be imported: {error}") from None
     raise AskewError(f"unknown {kind} {name!r}; {suggest(name, names(kind))}")
-
-
-def suggest(name: str, known: Iterable[str]) -> str:
-    """The nearest known name, or all of them: the remedy part of an error about an unknown name."""
-    known = list(known)
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
 
 
 def parse(kind: str, text: str | Spec) -> Spec:

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from askew.core.dataset import Dataset, Examples
-from askew.core.errors import AskewError
-from askew.core.registry import piece, suggest
+from askew.core.errors import AskewError, suggest
+from askew.core.registry import piece
 from askew.core.targets import NUMBERS, Targets, numbered, read_targets
 from askew.data.labels import encode_labels
 from askew.data.split import stratified_split

@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from askew.core.errors import AskewError
+from askew.core.errors import AskewError, suggest
 from askew.core.population import Ownership
-from askew.core.registry import suggest
 from askew.engine.batched import CannotBatch
 from askew.engine.parallel import Parallel
 from askew.engine.protocol import Engine, Job, Lane

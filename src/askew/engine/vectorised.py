@@ -25,8 +25,7 @@ from askew.core import rng
 from askew.core.client_piece import Message
 from askew.core.cohort import squared_lengths
 from askew.core.compat import tree_map
-from askew.core.errors import AskewError, first_line
-from askew.core.registry import suggest
+from askew.core.errors import AskewError, first_line, suggest
 from askew.core.tensors import Params, Tree, add
 from askew.engine.batched import batched_network, local_losses
 from askew.engine.batched_chain import BatchedChain, Facts

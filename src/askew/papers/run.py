@@ -18,7 +18,8 @@ from askew.runs.sweep import SAVING_SHARE, Outcome, sweep
 WORK = Path("runs") / "reproduce"
 
 
-def reproduce(items: Sequence[Item], results: Results, *, seeds: int | None = None, work: Path = WORK, engine: str = "auto",
+def reproduce(items: Sequence[Item], results: Results, *, seeds: int | None = None, work: Path = WORK,
+              engine: str = "auto",
               precision: str = "fp32", device: str = "cpu", data_dir: str | None = None, limit_s: float | None = None,
               on_round: Callable[[Record, Recipe], None] | None = None) -> bool:
     """Train the runs that items need and the results files lack.
@@ -43,17 +44,18 @@ def reproduce(items: Sequence[Item], results: Results, *, seeds: int | None = No
         return True
     folders = [_folder(work / need.item.paper, need) for need in left]
     keeper = _Keeper(left, folders, results, on_round)
-    outcomes = sweep([need.recipe for need in left], engine=engine, precision=precision, device=device, data_dir=data_dir,
+    outcomes = sweep([need.recipe for need in left], engine=engine, precision=precision, device=device,
+                     data_dir=data_dir,
                      folders=folders, limit_s=limit_s, on_round=keeper.on_round, on_end=keeper.on_end)
     keeper.write()
     return not any(outcome.result.interrupted for outcome in outcomes)
-
 
 
 def _folder(work: Path, need: Need) -> Path:
     """Where a run keeps what it has; one that was begun under its first fingerprint stays there."""
     before = work / f"{first_fingerprint(need.recipe)}-{need.seed}"
     return before if before.is_dir() else work / f"{need.fingerprint}-{need.seed}"
+
 
 class _Keeper:
     """Takes rounds and outcomes to the results files, as often as costs little."""
@@ -75,8 +77,8 @@ class _Keeper:
     def on_end(self, i: int, outcome: Outcome) -> None:
         self.records.pop(i, None)
         result = outcome.result
-        self.ended.append(self._stored(i, result.records, not result.interrupted and outcome.diverged is None, outcome.diverged,
-                                       result.seconds, outcome.together))
+        self.ended.append(self._stored(i, result.records, not result.interrupted and outcome.diverged is None,
+                                       outcome.diverged, result.seconds, outcome.together))
         self._write_if(0.0)
 
     def write(self) -> None:

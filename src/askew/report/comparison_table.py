@@ -50,7 +50,7 @@ def needs_line(rows: Sequence[Row]) -> str:
 
 
 def skew_rows(rows: Sequence[Row], title: str | None = None) -> Table:
-    """What skew costs: one row a federation, with its loss against training in one place.
+    """What skew costs: one row per federation, with its loss against training in one place.
 
     Args:
         rows: `name`, `emd` (None for training in one place), `accuracy_mean`, `accuracy_std`, `loss`.

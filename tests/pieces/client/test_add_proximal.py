@@ -3,10 +3,10 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from askew.core.transform import chain
 
 import askew
 from askew.core import rng
-from askew.core.transform import chain
 from askew.engine.local import batches, train_locally
 from askew.engine.task import build_task, initial_model
 from askew.pieces.client import add_proximal, sgd

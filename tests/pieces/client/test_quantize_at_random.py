@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from askew.core.transform import Context, Plan, chain
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import askew
 from askew.core import registry, rng
-from askew.core.transform import Context, Plan, chain
 from askew.engine.choice import make_engine
 from askew.engine.protocol import Job, Lane
 from askew.engine.sequential import Sequential

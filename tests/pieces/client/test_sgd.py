@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from askew.core.transform import Context, add, chain
 
 import askew
 from askew.core import registry, rng
-from askew.core.transform import Context, add, chain
 from askew.pieces.client import sgd
 
 

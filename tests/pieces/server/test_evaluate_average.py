@@ -4,11 +4,11 @@ import json
 
 import pytest
 import torch
+from askew.core.transform import add, chain
 from safetensors.torch import load_file
 
 import askew
 from askew.core.probe import ModelState
-from askew.core.transform import add, chain
 from askew.engine.protocol import Job, Lane
 from askew.engine.sequential import Sequential
 from askew.engine.task import build_task

@@ -2,12 +2,12 @@
 
 import pytest
 import torch
+from askew.core.transform import Context, Transform, add, chain
 from torch import nn
 
 import askew
 from askew.core import registry
 from askew.core.population import Ownership, Population
-from askew.core.transform import Context, Transform, add, chain
 from askew.engine.choice import ENGINES
 from askew.engine.task import build_task
 from askew.pieces.methods import fednnnn

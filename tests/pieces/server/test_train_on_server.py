@@ -3,10 +3,10 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from askew.core.transform import Plan, chain
 
 import askew
 from askew.core import rng
-from askew.core.transform import Plan, chain
 from askew.engine.local import batches
 from askew.engine.task import build_task
 from askew.pieces.server import evaluate_average, mean, train_on_server

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
+from askew.core.transform import Context, Params, State, Transform
 from torch import Tensor, nn
 
 import askew
 from askew.core import registry
 from askew.core.recipe import Recipe
 from askew.core.registry import piece
-from askew.core.transform import Context, Params, State, Transform
 from askew.pieces.methods import fedcd, fednnnn, ozdayi_combination, projected
 
 # kind -> name -> calls to try. A new piece joins by one line here; `{files}` is a folder of small files (see `loaders`).

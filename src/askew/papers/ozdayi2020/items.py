@@ -11,7 +11,7 @@ from itertools import product
 from typing import Literal
 
 from askew.core.recipe import Recipe
-from askew.papers.item import Claim, Item, Plot, Row
+from askew.papers.item import Builders, Claim, Item, Plot, Row
 from askew.pieces.methods import centralised, projected, server_momentum, server_training, sign_agreement
 
 PAPER = "ozdayi2020"
@@ -32,9 +32,10 @@ RELATED = ("clip_gradient(10.0)", "sgd(lr=0.1, momentum=0.9, weight_decay=0.0005
 ORDER = "mask, then momentum, then training at the server"
 
 
-def items() -> tuple[Item, ...]:
+def items() -> Builders:
     """Every table, the combination of the text, its grid, the conflicts that figure 1 draws, and all with other optimisers."""
-    return (_table1(), _table2(), _table3(), _table4(), _table5(), _combination(), _clipped(), _related(), _grid(), _figure1())
+    return {"table1": _table1, "table2": _table2, "table3": _table3, "table4": _table4, "table5": _table5, "combination": _combination,
+            "clipped": _clipped, "related": _related, "grid": _grid, "figure1": _figure1}
 
 
 def variant(name: str, *, server_data: bool = False, radius: float = 0.0, noise: float = 0.0,

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import combinations, pairwise
 
 from askew.core.recipe import Recipe
-from askew.papers.item import Claim, Item, Plot, Row
+from askew.papers.item import Builders, Claim, Item, Plot, Row
 from askew.pieces.methods import centralised, data_sharing
 
 PAPER = "zhao2018"
@@ -71,13 +71,13 @@ NOTES = ("Non-IID clients hold whole classes (1) or halves of two (2), all examp
          "Accuracy after the last round.")
 
 
-@cache
-def items() -> tuple[Item, ...]:
+def items() -> Builders:
     """Every table and figure but the illustrations (figures 3 and 6)."""
-    found: list[Item] = []
-    for make in (_table1, _table2, _table3, _figure1, _figure2, _figure4):
-        found += [make(key, task) for key, task in TASKS.items()]
-    return (*found, _figure5(), _figure7a(), _figure7b(), *(_figure8(key, task) for key, task in TASKS.items()))
+    panels = {f"{number}-{key}": partial(make, key, task)
+              for number, make in (("table1", _table1), ("table2", _table2), ("table3", _table3), ("figure1", _figure1),
+                                   ("figure2", _figure2), ("figure4", _figure4)) for key, task in TASKS.items()}
+    return {**panels, "figure5": _figure5, "figure7a": _figure7a, "figure7b": _figure7b,
+            **{f"figure8-{key}": partial(_figure8, key, task) for key, task in TASKS.items()}}
 
 
 @cache
