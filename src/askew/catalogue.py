@@ -8,5 +8,6 @@ import askew.pieces.methods
 import askew.pieces.pool
 import askew.pieces.preprocess
 import askew.pieces.probe
+import askew.pieces.schedule
 import askew.pieces.server
 import askew.pieces.start  # noqa: F401

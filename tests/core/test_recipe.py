@@ -7,6 +7,8 @@ import pytest
 import askew
 from askew.core.recipe import Recipe, parse_value, read_file
 from askew.core.registry import Spec
+from askew.pieces.client import sgd
+from askew.pieces.schedule import decay
 from askew.pieces.server import mean, momentum
 
 
@@ -22,7 +24,7 @@ def test_strings_specs_and_made_pieces_are_the_same_value():
 @pytest.mark.parametrize("recipe", [
     Recipe(),
     Recipe(server=["mean(weights='uniform')", "momentum(0.5, nesterov=true)"], rounds=7, fraction=0.25, judge="global"),
-    Recipe(step=["add_gradient_noise(1e-05)", "sgd(lr=0.1, lr_drops=[2, 3])", "project_to_ball(radius=inf)"]),
+    Recipe(step=["add_gradient_noise(1e-05)", "sgd(lr=drops(0.1, at=[2, 3]))", "project_to_ball(radius=inf)"]),
     Recipe(pool="clone_and_delete(milestones=[1, 2])", upload=["quantize(8)"], validation=0.2),
     Recipe(data="npz(path='a folder/it\\'s \"mine\".npz')", name='quotes " and \\ and naïve 数据 😀'),
     Recipe(preprocess=["normalise(mean=0.5, std=0.5)"], probes=["update_norms()"], hold_out=0.1, share=0.5,
@@ -79,6 +81,22 @@ def test_one_argument_of_a_piece_is_changed_by_its_address():
     assert recipe.step == (Spec("sgd", {"lr": 0.1}),)  # the original is as it was
 
 
+def test_a_schedule_is_a_value_that_is_addressed_by_its_name():
+    recipe = Recipe(step="sgd(lr=decay(0.1, 0.995), momentum=0.9)")
+    assert recipe == Recipe(step=sgd(lr=decay(0.1, 0.995), momentum=0.9))
+    assert str(recipe.step[0]) == "sgd(lr=decay(start=0.1, factor=0.995), momentum=0.9)"
+    assert Recipe.from_toml(recipe.to_toml()) == recipe
+    assert recipe.with_setting("decay.start", 0.3).step[0].args["lr"] == Spec("decay", {"start": 0.3, "factor": 0.995})
+    assert recipe.with_setting("sgd.lr", 0.3).step[0].args["lr"] == 0.3
+    assert Recipe().with_setting("sgd.lr", "cosine(0.3, rounds=50)").step[0].args["lr"] == Spec("cosine", {"start": 0.3, "rounds": 50})
+    with pytest.raises(askew.AskewError, match=r"decay: start must not be negative, got -1\.0"):
+        recipe.with_setting("decay.start", -1.0)
+    with pytest.raises(askew.AskewError, match="schedule 'decay' has no argument 'begin'"):
+        recipe.with_setting("decay.begin", 1.0)
+    with pytest.raises(askew.AskewError, match=r"the recipe has no piece 'cosine'; known: .*sgd, decay"):
+        recipe.with_setting("cosine.start", 1.0)
+
+
 def test_a_piece_that_stands_in_two_places_is_changed_in_both():
     """FedCD quantises what clients send and what the server stores; quantize.bits means both."""
     recipe = Recipe(upload=["quantize(8)"], server=["mean()", "quantize(8)"]).with_setting("quantize.bits", 4)
@@ -89,7 +107,7 @@ def test_a_piece_that_stands_in_two_places_is_changed_in_both():
 @pytest.mark.parametrize(("address", "value", "message"), [
     ("sdg.lr", 1.0, "the recipe has no piece 'sdg'; did you mean 'sgd'"),
     ("sgd.rate", 1.0, "client 'sgd' has no argument 'rate'"),
-    ("sgd.lr", "fast", "sgd: lr must be float, not 'fast'"),
+    ("sgd.lr", "fast", "sgd: lr must be float or a schedule, not 'fast'"),
     ("momentum.beta", 0.9, "the recipe has no piece 'momentum'"),
 ])
 def test_addresses_that_lead_nowhere(address, value, message):

@@ -22,7 +22,7 @@ BASE = Recipe(population="dirichlet_per_class(clients=8, alpha=0.5)", batch_size
 RECIPES = {
     "equal sizes": BASE.replace(population="iid(clients=8)"),
     "unequal sizes": BASE,
-    "all of sgd": BASE.replace(step="sgd(lr=0.1, momentum=0.9, weight_decay=0.01, lr_decay=0.9)"),
+    "all of sgd": BASE.replace(step="sgd(lr=decay(0.1, 0.9), momentum=0.9, weight_decay=0.01)"),
     "augmented": BASE.replace(preprocess=["random_crop(padding=1)", "random_flip()", "normalise()"], model="small_cnn()"),
     "fedprox": fedprox(BASE, mu=0.1),
     "projected": projected(BASE, radius=6.0, noise=0.01),

@@ -27,7 +27,7 @@ def assert_identical(one, other):
     BASE.replace(step=["add_gradient_noise(0.0)", "sgd(lr=0.1)"]),
     BASE.replace(upload=["quantize(32)"], server=["mean()", "quantize(32)"]),
     BASE.replace(server=["mean()", "scale(1.0)"]), BASE.replace(server=["mean()", "evaluate_average()"]),
-    BASE.replace(step=["sgd(lr=0.1, momentum=0.0, weight_decay=0.0, lr_decay=1.0, lr_drops=[])"]),
+    BASE.replace(step=["sgd(lr=drops(decay(0.1, 1.0), at=[]), momentum=0.0, weight_decay=0.0)"]),
 ], ids=lambda recipe: f"{recipe.name}: {' '.join(map(str, (*recipe.step, *recipe.upload, *recipe.server)))}")
 def test_switched_off_is_fedavg(recipe, fedavg):
     assert_identical(askew.run(recipe), fedavg)

@@ -31,9 +31,10 @@ def test_a_grid_is_all_combinations_the_last_axis_fastest():
     {"sgd.lr": [0.01, 0.1, 0.3]},
     {"seed": [0, 1, 2]},  # other starts, populations, samples and shuffles
     {"sgd.lr": [0.05, 0.1], "sgd.momentum": [0.5, 0.9], "sgd.weight_decay": [0.001, 0.1]},
+    {"decay.start": [0.05, 0.3], "decay.factor": [0.5, 0.9]},
 ], ids=str)
 def test_configurations_train_together_as_they_would_alone(axes):
-    base = BASE.replace(step="sgd(lr=0.1, momentum=0.5, weight_decay=0.001, lr_decay=0.9)")
+    base = BASE.replace(step="sgd(lr=decay(0.1, 0.9), momentum=0.5, weight_decay=0.001)")
     recipes = grid(base, axes)
     outcomes = sweep(recipes, engine="vectorised")
     assert {id(o.result.simulation.engine) for o in outcomes} == {id(outcomes[0].result.simulation.engine)}, "one group"

@@ -20,13 +20,14 @@ from typing import Any, Literal
 
 from askew.core import registry
 from askew.core.errors import AskewError
+from askew.core.migrate import migrate
 from askew.core.registry import Spec
 
 # Field -> kind of the pieces it holds.
 PIECE_FIELDS = {"data": "data", "preprocess": "preprocess", "population": "partition", "model": "model", "start": "start",
                 "step": "client", "upload": "upload", "server": "server", "pool": "pool", "probes": "probe"}
 LIST_FIELDS = ("preprocess", "step", "upload", "server", "probes")
-FORMAT = 2  # of fingerprints: 1 was taken over the whole text
+FORMAT = 3  # of recipes and their fingerprints. 1: taken over the whole text; 2: see `migrate`
 Pieces = Sequence[Any]  # strings, Specs or made pieces before __post_init__, Specs after it
 
 
@@ -117,8 +118,8 @@ class Recipe:
         """A variant with one field, or one argument of a piece, changed.
 
         Args:
-            address: a field (`rounds`) or piece.argument (`sgd.lr`), as `--set` writes it; a piece that stands in two
-                places (`quantize`, in upload and server) is changed in both.
+            address: a field (`rounds`) or piece.argument (`sgd.lr`, or `decay.start` of a schedule inside it), as `--set`
+                writes it; a piece that stands in two places (`quantize`, in upload and server) is changed in both.
             value: the new value.
         """
         target, dot, argument = address.partition(".")
@@ -127,15 +128,16 @@ class Recipe:
             return dataclasses.replace(self, **{address: value})
         changes: dict[str, Any] = {}
         for name, kind in PIECE_FIELDS.items():
-            found: Any = getattr(self, name)
-            meant = [spec for spec in _listed(found) if spec.name == target] or (_listed(found)[:1] if name == target else [])
-            if meant:
-                changed = tuple(registry.parse(kind, spec.with_args(**{argument: value})) if spec in meant else spec
-                                for spec in _listed(found))
-                changes[name] = changed if isinstance(found, tuple) else changed[0]
+            value_before: Any = getattr(self, name)
+            specs = _listed(value_before)
+            named = any(target in registry.names_in(spec) for spec in specs)
+            if named or (name == target and specs):
+                piece = target if named else specs[0].name
+                changed = tuple(registry.parse(kind, registry.with_argument(spec, piece, argument, value)) for spec in specs)
+                changes[name] = changed if isinstance(value_before, tuple) else changed[0]
         if changes:
             return dataclasses.replace(self, **changes)
-        present = [s.name for name in PIECE_FIELDS for s in _listed(getattr(self, name))]
+        present = [piece for name in PIECE_FIELDS for spec in _listed(getattr(self, name)) for piece in registry.names_in(spec)]
         raise AskewError(f"{address}: the recipe has no piece {target!r}; {registry.suggest(target, present)}")
 
     @property
@@ -166,6 +168,8 @@ class Recipe:
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> Recipe:
+        """From a file's keys, also those of an earlier version (see `migrate`)."""
+        values = migrate(values)
         for name in values:
             _check_key(name)
         return cls(**values)

@@ -248,7 +248,7 @@ class BatchedStep:
 
     Args:
         specs: the pieces of the step.
-        varying: for piece i and argument a, values [K]; other arguments are as in the specs.
+        varying: for piece i and the path of a number in it (`registry.numbers_of`), values [K]; other arguments are as in the specs.
         kind: of the pieces.
     """
 
@@ -323,7 +323,7 @@ class BatchedStep:
         parts = []
         for i, spec in enumerate(self.specs):
             mine = {name: v for (j, name), v in values.items() if j == i}
-            parts.append(registry.build(self.kind, spec.with_args(**mine)))
+            parts.append(registry.build(self.kind, registry.with_numbers(spec, mine)))
         return chain(*parts)
 
 

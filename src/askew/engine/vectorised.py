@@ -24,7 +24,7 @@ from torch.utils import _pytree as pytree
 from askew.core import rng
 from askew.core.cohort import squared_lengths
 from askew.core.errors import AskewError, first_line
-from askew.core.registry import suggest
+from askew.core.registry import numbers_of, suggest
 from askew.core.transform import Params, State
 from askew.engine.batched import BatchedStep, batched_network, local_losses
 from askew.engine.dropout import dropouts
@@ -161,10 +161,10 @@ class Vectorised:
         specs = [getattr(lane.task.recipe, place) for lane in lanes]
         varying: dict[tuple[int, str], Tensor] = {}
         for at, piece in enumerate(specs[0]):
-            for name, value in piece.args.items():
-                values = [mine[at].args[name] for mine in specs]
-                if any(v != value for v in values):
-                    varying[at, name] = on_device([float(values[i]) for i, _ in jobs], self.task.device)
+            numbers = [numbers_of(pieces[at]) for pieces in specs]
+            for path, value in numbers_of(piece).items():
+                if any(lane[path] != value for lane in numbers):
+                    varying[at, path] = on_device([numbers[i][path] for i, _ in jobs], self.task.device)
         kind, key = "client" if place == "step" else "upload", (place, tuple(map(str, specs[0])))
         if varying:
             return BatchedStep(specs[0], varying, kind)

@@ -62,8 +62,14 @@ PIECES: dict[str, dict[str, list[str]]] = {
         "clip_gradient": ["clip_gradient(length=0.5)", "clip_gradient(length=inf)"],
         "project_to_ball": ["project_to_ball(radius=1.0)", "project_to_ball(radius=1.0, centre='start')",
                             "project_to_ball(radius=inf)"],
-        "sgd": ["sgd(lr=0.1)", "sgd(lr=0.1, momentum=0.9, weight_decay=0.01, lr_decay=0.9, lr_drops=[1, 2])",
+        "sgd": ["sgd(lr=0.1)", "sgd(lr=drops(decay(0.1, 0.9), at=[1, 2]), momentum=0.9, weight_decay=0.01)",
                 "sgd(lr=0.1, momentum=0.9, nesterov=True)"],
+    },
+    "schedule": {
+        "cosine": ["cosine(0.1, rounds=2)", "cosine(0.2, rounds=4, end=0.05)"],
+        "decay": ["decay(0.1, 0.5)"],
+        "drops": ["drops(0.1, at=[1])", "drops(decay(0.1, 0.5), at=[1, 2], factor=0.3)"],
+        "linear_warm_up": ["linear_warm_up(0.1, rounds=2)", "linear_warm_up(decay(0.1, 0.5), rounds=2)"],
     },
     "upload": {"quantize": ["quantize(bits=4)", "quantize(bits=4, what='update')", "quantize(bits=32)"],
                "quantize_at_random": ["quantize_at_random(bits=4)", "quantize_at_random(bits=32)"]},
@@ -180,7 +186,7 @@ RECIPES = {
     "one client": (UNEQUAL.replace(population="pooled()", batch_size=100), None),
     "client momentum, decay, proximal term": (
         UNEQUAL.replace(step=["add_proximal(0.1)",
-                              "sgd(lr=0.1, momentum=0.9, weight_decay=0.01, lr_decay=0.9, lr_drops=[2])"]), None),
+                              "sgd(lr=drops(decay(0.1, 0.9), at=[2]), momentum=0.9, weight_decay=0.01)"]), None),
     "clipped gradients, momentum": (UNEQUAL.replace(step=["clip_gradient(0.5)", "sgd(lr=0.05, momentum=0.9, nesterov=True)"]), None),
     "projection and noise": (projected(UNEQUAL, radius=3.0, noise=0.01), None),
     "projection around the start": (projected(UNEQUAL, radius=0.5, centre="start"), None),
@@ -209,6 +215,8 @@ def recipe_with(kind: str, call: str) -> Recipe:
         place = registry.build(kind, call).acts_on
         sgd = "sgd(lr=0.1)"
         return base.replace(step={"raw": [call, sgd], "source": [call], "update": [sgd, call]}[place])
+    if kind == "schedule":
+        return base.replace(step=[f"sgd(lr={call})"])
     if kind == "server" and call.startswith("mean("):
         return fedcd(base, milestones=[1], bits=16).replace(server=[call]) if "score" in call else base.replace(server=[call])
     if kind == "server":

@@ -6,30 +6,26 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
+from askew.core.bounds import Decay, NonNegative
 from askew.core.errors import AskewError
 from askew.core.registry import piece
+from askew.core.schedule import Rate, value_at
 from askew.core.transform import Context, Params, State, Transform
 
 
 @piece("client")
-def sgd(lr: float = 0.1, momentum: float = 0.0, weight_decay: float = 0.0, lr_decay: float = 1.0,
-        lr_drops: Sequence[int] = (), lr_drop: float = 0.1, nesterov: bool = False) -> Transform:
-    """g <- gradient + weight_decay w;  v <- momentum v + g;  update: -rate v, or -rate (g + momentum v) in Nesterov's form.
+def sgd(lr: Rate = 0.1, momentum: Decay = 0.0, weight_decay: NonNegative = 0.0, nesterov: bool = False) -> Transform:
+    """g <- gradient + weight_decay w;  v <- momentum v + g;  update: -lr v, or -lr (g + momentum v) in Nesterov's form.
 
     The same maths as `torch.optim.SGD`. The momentum starts from 0 in each round, since a client keeps no state.
 
     Args:
-        lr: learning rate in the first round.
+        lr: learning rate, or a schedule of it: `decay(0.1, 0.995)`.
         momentum: the client's own momentum, within a round.
         weight_decay: factor of the L2 penalty's gradient.
-        lr_decay: the rate is multiplied by this after each round (zhao2018: 0.995 or 0.992).
-        lr_drops: rounds after which the rate is multiplied by `lr_drop` (fedcd2020's notebook: 25, 50, 75).
-        lr_drop: the factor of these drops.
         nesterov: look ahead by one more step of the momentum, in torch's form.
 
     Example:
@@ -38,13 +34,6 @@ def sgd(lr: float = 0.1, momentum: float = 0.0, weight_decay: float = 0.0, lr_de
         >>> client_update(sgd(lr=0.1, weight_decay=0.5), [1.0], w=[2.0])
         tensor([-0.2000])
     """
-    for name, value in (("lr", lr), ("weight_decay", weight_decay)):
-        if isinstance(value, float | int) and value < 0:
-            raise AskewError(f"sgd: {name} must not be negative, got {value}")
-    if isinstance(momentum, float | int) and not 0 <= momentum < 1:
-        raise AskewError(f"sgd: momentum must be in [0, 1), got {momentum}")
-    if isinstance(lr_decay, float | int) and not 0 < lr_decay <= 1:
-        raise AskewError(f"sgd: lr_decay must be in (0, 1], got {lr_decay}")
     with_momentum = isinstance(momentum, Tensor) or momentum > 0
     if nesterov and not with_momentum:
         raise AskewError("sgd: nesterov=True needs a momentum above 0, got 0.0")
@@ -53,16 +42,8 @@ def sgd(lr: float = 0.1, momentum: float = 0.0, weight_decay: float = 0.0, lr_de
     def init(params: Params) -> State:
         return {name: torch.zeros_like(v) for name, v in params.items()} if with_momentum else ()
 
-    def rate_of(ctx: Context) -> float | Tensor:
-        rate: float | Tensor = lr
-        if isinstance(lr_decay, Tensor) or lr_decay != 1:  # on a GPU the round is a tensor, and a power costs
-            rate = rate * lr_decay**ctx.round
-        if lr_drops:
-            rate = rate * lr_drop ** sum(ctx.round >= at for at in lr_drops)
-        return rate
-
     def update(u: Params, state: State, ctx: Context) -> tuple[Params, State]:
-        rate = rate_of(ctx)
+        rate = value_at(lr, ctx.round)
         if with_decay:
             u = {name: g + weight_decay * ctx.params[name] for name, g in u.items()}
         if with_momentum:
@@ -72,11 +53,10 @@ def sgd(lr: float = 0.1, momentum: float = 0.0, weight_decay: float = 0.0, lr_de
 
     def add_to(params: Params, u: Params, ctx: Context) -> None:
         """w <- (1 - rate weight_decay) w - rate g, with no memory but the weights' own."""
-        rate = float(rate_of(ctx))
+        rate = float(value_at(lr, ctx.round))
         for name, w in params.items():
             if with_decay:
                 w.mul_(1 - rate * float(weight_decay))
             w.add_(u[name], alpha=-rate)
 
-    numbers = not any(isinstance(value, Tensor) for value in (lr, weight_decay, lr_decay, lr_drop))
-    return Transform(update, init, acts_on="source", elementwise=True, in_place=add_to if numbers and not with_momentum else None)
+    return Transform(update, init, acts_on="source", elementwise=True, in_place=None if with_momentum else add_to)
