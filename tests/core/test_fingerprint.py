@@ -19,7 +19,7 @@ RESULTS = Path(__file__).parents[2] / "results"
 
 
 def test_what_is_as_by_default_does_not_count():
-    assert Recipe().fingerprint == Recipe(name="x", seed=9, rounds=50, step="sgd(lr=0.1, momentum=0.0)", share=0.0).fingerprint
+    assert Recipe().fingerprint == Recipe(name="x", seed=9, rounds=50, step="sgd(lr=0.1, momentum=0.0)").fingerprint
     assert Recipe(server=["mean()", "momentum()"]).fingerprint == Recipe(server=["mean(weights='examples')", "momentum(0.9)"]).fingerprint
     assert Recipe(step="sgd(lr=1)").fingerprint == Recipe(step="sgd(lr=1.0)").fingerprint
     assert (Recipe(server="momentum(nesterov=True, beta=0.5)").fingerprint
@@ -27,14 +27,16 @@ def test_what_is_as_by_default_does_not_count():
 
 
 def test_everything_else_counts():
-    changes = [{}, {"rounds": 51}, {"epochs": 2}, {"hold_out": 0.1}, {"hold_out": 0.1, "share": 0.1}, {"validation": 0.1},
+    changes = [{}, {"rounds": 51}, {"epochs": 2}, {"population": "iid(10) + hold_out(0.1)"},
+               {"population": "iid(10) + hold_out(0.1) + share(0.1)"}, {"population": "iid(10) + validation(0.1)"},
+               {"population": "iid(10) + subset(0.1)"},
                {"fraction": 0.5}, {"batch_size": 0}, {"evaluate_every": 2}, {"judge": "global"}, {"data": "mnist()"},
                {"preprocess": "normalise()"},
                {"population": "iid(clients=10)"}, {"population": "iid(clients=11)"}, {"model": "mlp(hidden=[65])"}, {"start": "warm_up()"},
                {"step": "sgd(lr=0.2)"}, {"step": ["add_proximal(0.1)", "sgd(lr=0.1)"]}, {"upload": "quantize(4)"},
                {"upload": "quantize(8)"},
                {"server": ["mean()", "momentum(0.5)"]}, {"server": ["mean()", "momentum(0.5, nesterov=True)"]},
-               {"probes": "update_norms()"}, {"pool": "clone_and_delete(milestones=[1])"}, {"hold_out": 0.1, "hold_out_use": 5}]
+               {"probes": "update_norms()"}, {"pool": "clone_and_delete(milestones=[1])"}, {"population": "iid(10) + hold_out(0.1, use=5)"}]
     marks = [Recipe(**change).fingerprint for change in changes]
     assert len(set(marks)) == len(changes)
     named = {field.name for field in dataclasses.fields(Recipe)} - {"name", "seed"}

@@ -21,3 +21,17 @@ def test_a_rates_schedule_was_an_argument_of_sgd(before, after):
     assert migrate({"step": [before, "project_to_ball(1.0)"]}) == {"step": [after, "project_to_ball(1.0)"]}
     assert migrate({"step": before}) == {"step": after}
     assert Recipe.from_mapping({"step": before}) == Recipe(step=after)
+
+
+@pytest.mark.parametrize(("before", "after"), [
+    ({"population": "iid(clients=4)", "hold_out": 0.1, "hold_out_use": 0, "share": 0.0, "validation": 0.0},
+     "iid(clients=4) + hold_out(fraction=0.1)"),
+    ({"population": "iid(clients=4)", "hold_out": 0.2, "hold_out_use": 1000, "share": 0.5, "validation": 0.2},
+     "iid(clients=4) + hold_out(fraction=0.2, use=1000) + share(fraction=0.5) + validation(fraction=0.2)"),
+    ({"population": "iid(4)", "hold_out": 0.0, "hold_out_use": 100}, "iid(clients=4)"),  # of what is not held out nothing is used
+    ({"validation": 0.3}, "shards(clients=10, shards_per_client=2) + validation(fraction=0.3)"),
+    ({"population": "iid(4) + hold_out(0.1)"}, "iid(clients=4) + hold_out(fraction=0.1)"),  # of this version
+    ({}, "shards(clients=10, shards_per_client=2)"),
+])
+def test_four_fields_were_what_are_combinators_now(before, after):
+    assert str(Recipe.from_mapping({"rounds": 3, **before}).population) == after

@@ -45,7 +45,7 @@ def test_switched_on_is_not(recipe, fedavg):
 
 def test_fedcd_without_milestones_is_fedavg_with_uniform_weights():
     """The same validation split is taken out of the training data on both sides; nothing is quantised."""
-    base = BASE.replace(validation=0.2)
+    base = BASE.replace(population=BASE.population + "validation(0.2)")
     plain = askew.run(base.replace(server=["mean(weights='uniform')"], judge="devices"))
     many = askew.run(fedcd(base, milestones=[], bits=32))
     assert_identical(many, plain)

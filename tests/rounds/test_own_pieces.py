@@ -90,7 +90,8 @@ def test_centralised_training_keeps_an_optimiser_of_ones_own():
 
 
 def test_the_server_and_the_twin_train_with_it_too():
-    recipe = BASE.replace(hold_out=0.2, server=["mean()", "train_on_server()"], probes=["weight_divergence()"], start="warm_up(until=0.3)")
+    recipe = BASE.replace(population=BASE.population + "hold_out(0.2)", server=["mean()", "train_on_server()"],
+                          probes=["weight_divergence()"], start="warm_up(until=0.3)")
     theirs = askew.run(recipe.replace(step=["add_proximal(0.1)", "_plain_descent(rate=0.3)"]))
     ours = askew.run(recipe.replace(step=["add_proximal(0.1)", "sgd(lr=0.3)"]))
     for expected, record in zip(ours.records, theirs.records, strict=True):

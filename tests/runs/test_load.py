@@ -57,7 +57,7 @@ def test_defaults_lie_under_the_file(tmp_path):
     ('rounds = "many"', [], None, "rounds must be int, not 'many'"),
     ("rounds = 3\nseed = = 4", [], None, r"r\.toml is not valid TOML: .*line 2"),
     ("", ["rounds"], None, "--set takes key=value, got 'rounds'"),
-    ("", ["sgd.lr=quick"], None, "sgd: lr must be float, not 'quick'"),
+    ("", ["sgd.lr=quick"], None, "sgd: lr must be float or a schedule, not 'quick'"),
     ("", ["momentum.beta=0.5"], None, "the recipe has no piece 'momentum'"),
     ("", [], "fedavgm(beta=2.0)", r"momentum: beta must be in \[0, 1\), got 2.0"),
     ("", [], "fedavgm(betta=0.5)", "has no argument 'betta'; did you mean 'beta'"),

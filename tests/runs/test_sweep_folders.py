@@ -142,7 +142,7 @@ def test_interrupted_while_a_finished_one_is_written(tmp_path, monkeypatch):
 
 
 def test_a_warm_up_is_not_trained_again(tmp_path, monkeypatch):
-    recipe = BASE.replace(hold_out=0.1, start="warm_up(until=0.5)")
+    recipe = BASE.replace(population=BASE.population + "hold_out(0.1)", start="warm_up(until=0.5)")
     whole = sweep([recipe], folders=[tmp_path / "whole"])
     sweep([recipe], folders=[tmp_path / "broken"], on_round=stop_at(0, 2))
     monkeypatch.setattr("askew.engine.task.Task.train_pooled", None)

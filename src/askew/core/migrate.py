@@ -10,17 +10,32 @@ from typing import Any
 
 from askew.core.registry import Spec, read_call
 
+FIELDS_OF_COMBINATORS = ("hold_out", "hold_out_use", "share", "validation")
+FIRST_POPULATION = "shards(clients=10, shards_per_client=2)"  # the default of a recipe that had these fields
+
 
 def migrate(values: Mapping[str, Any]) -> dict[str, Any]:
     """The keys of a recipe file, whichever version wrote it, as this version has them.
 
-    Format 2 had a rate's schedule among the arguments of `sgd`.
+    Format 2 had a rate's schedule among the arguments of `sgd`, and four fields for what are combinators now.
 
     Example:
-        >>> migrate({"step": ["sgd(lr=0.1, lr_decay=0.992)"], "rounds": 3})
-        {'step': ['sgd(lr=decay(start=0.1, factor=0.992))'], 'rounds': 3}
+        >>> migrate({"step": ["sgd(lr=0.1, lr_decay=0.992)"], "population": "iid(clients=4)", "hold_out": 0.1})
+        {'step': ['sgd(lr=decay(start=0.1, factor=0.992))'], 'population': 'iid(clients=4) + hold_out(fraction=0.1)'}
     """
-    return {key: _each(value, _with_schedule) if key == "step" else value for key, value in values.items()}
+    rest = {key: value for key, value in values.items() if key not in FIELDS_OF_COMBINATORS}
+    population = " + ".join([str(values.get("population", FIRST_POPULATION)), *_combinators(values)])
+    if len(rest) < len(values):
+        rest["population"] = population
+    return {key: _each(value, _with_schedule) if key == "step" else value for key, value in rest.items()}
+
+
+def _combinators(values: Mapping[str, Any]) -> list[str]:
+    """What the four fields said, in the order in which it happened; 0 was nothing."""
+    held, use, shared, kept = (values.get(key) or None for key in FIELDS_OF_COMBINATORS)
+    parts = {"hold_out": {"fraction": held, "use": use} if held else {}, "share": {"fraction": shared}, "validation": {"fraction": kept}}
+    specs = [Spec(name, {key: value for key, value in args.items() if value is not None}) for name, args in parts.items()]
+    return [str(spec) for spec in specs if spec.args]
 
 
 def _each(value: Any, change: Callable[[str], str]) -> Any:

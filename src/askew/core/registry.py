@@ -25,7 +25,8 @@ import torch
 from askew.core.bounds import Bounds
 from askew.core.errors import AskewError
 
-KINDS = ("data", "partition", "preprocess", "model", "client", "upload", "server", "pool", "start", "probe", "schedule", "method")
+KINDS = ("data", "partition", "combinator", "preprocess", "model", "client", "upload", "server", "pool", "start", "probe", "schedule",
+         "method")
 # Arguments that the program supplies, never the recipe: what a partition divides, what a network must fit.
 INJECTED = ("source", "seed", "input_shape", "num_classes", "data", "data_dir", "base")
 _PIECES: dict[str, dict[str, Callable[..., Any]]] = {kind: {} for kind in KINDS}

@@ -168,8 +168,8 @@ def build_task(recipe: Recipe, *, data: Dataset | None = None, population: Popul
         data = registry.build("data", recipe.data, data_dir=data_dir)
     if population is None:
         population = draw_population(recipe, data)
-    elif recipe.validation and population.validation is None:
-        population = askew.partition.with_validation(population, recipe.validation, data.train.y.cpu().numpy(), recipe.seed)
+    else:
+        population = askew.partition.combine(population, recipe.population, Source.of(data), recipe.seed)
     _check_population(population, data)
     steps = [registry.build("preprocess", spec, data=data) for spec in recipe.preprocess]
     data = data.to(device)
@@ -194,7 +194,7 @@ def build_task(recipe: Recipe, *, data: Dataset | None = None, population: Popul
         composed.check(plan)
     if pool.needs_validation and population.validation is None:
         raise AskewError(f"pool: {pool.spec.name if pool.spec else 'it'} scores models on validation data that the "
-                         "devices do not have; set validation = 0.2, or use a population with archetypes")
+                         "devices do not have; write population = \"... + validation(0.2)\", or use a population with archetypes")
     _check_output(task)
     _check_batches(task)
     return task
@@ -202,14 +202,7 @@ def build_task(recipe: Recipe, *, data: Dataset | None = None, population: Popul
 
 def draw_population(recipe: Recipe, data: Dataset) -> Population:
     """The federation that a recipe describes."""
-    population = askew.partition.draw(
-        recipe.population, Source.of(data), recipe.seed,
-        hold_out=(recipe.hold_out, recipe.hold_out_use or None) if recipe.hold_out else None,
-        share=recipe.share or None,
-    )
-    if recipe.validation and population.validation is None:
-        population = askew.partition.with_validation(population, recipe.validation, data.train.y.cpu().numpy(), recipe.seed)
-    return population
+    return askew.partition.draw(recipe.population, Source.of(data), recipe.seed)
 
 
 def initial_model(task: Task) -> ModelState:

@@ -39,6 +39,12 @@ PIECES: dict[str, dict[str, list[str]]] = {
         "power_law": ["power_law(clients=5)", "power_law(clients=5, exponent=0.7, classes=3, min_examples=2)"],
         "shards": ["shards(clients=5, shards_per_client=2)", "shards(clients=5, shards_per_client=2, distinct=True)"],
     },
+    "combinator": {
+        "hold_out": ["hold_out(0.2)", "hold_out(0.2, use=50)"],
+        "share": ["share(0.5)"],
+        "subset": ["subset(0.3)"],
+        "validation": ["validation(0.2)"],
+    },
     "preprocess": {
         "normalise": ["normalise()", "normalise(mean=0.5, std=0.25)"],
         "random_crop": ["random_crop(padding=1)"],
@@ -208,7 +214,7 @@ RECIPES = {
 
 def recipe_with(kind: str, call: str) -> Recipe:
     """Two rounds of a small recipe that has this piece in its place."""
-    base = UNEQUAL.replace(rounds=2, hold_out=0.2)
+    base = UNEQUAL.replace(rounds=2, population=UNEQUAL.population + "hold_out(0.2)")
     if kind == "preprocess":
         return base.replace(preprocess=[call], model="small_cnn()")
     if kind == "client":
@@ -224,10 +230,10 @@ def recipe_with(kind: str, call: str) -> Recipe:
     if kind == "upload":
         return base.replace(upload=[call])
     if kind == "pool":
-        return base.replace(pool=call, validation=0.2)
+        return base.replace(pool=call, population=base.population + "validation(0.2)")
     if kind == "start":
         return base.replace(start=call)
     if kind == "probe":
         return base.replace(probes=[call])
     assert kind == "method", kind
-    return registry.build(kind, call, base=base.replace(hold_out=0.0))
+    return registry.build(kind, call, base=base.replace(population=UNEQUAL.population))

@@ -16,7 +16,7 @@ def train_on_server(epochs: int = 1) -> Transform:
     """u <- T(w + u) - w, where T trains for some epochs on the server's examples.
 
     T uses the clients' optimiser (rate, momentum, weight decay) and batch size, without their other pieces. The
-    server's examples are what `hold_out` in the recipe keeps back.
+    server's examples are what `hold_out` in the recipe's population keeps back.
 
     Args:
         epochs: passes over the server's examples in each round.
@@ -33,7 +33,7 @@ def train_on_server(epochs: int = 1) -> Transform:
 
     def check(plan: Plan) -> None:
         if plan.server_examples == 0:
-            raise AskewError("server: train_on_server needs examples at the server; set hold_out = 0.05, say")
+            raise AskewError("server: train_on_server needs examples at the server; write population = '... + hold_out(0.05)', say")
         if "evaluate_average" in plan.before:
             raise AskewError("server: evaluate_average would judge the average without the server's training; "
                              "use one of evaluate_average and train_on_server")
