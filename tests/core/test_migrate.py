@@ -9,7 +9,7 @@ from askew.core.recipe import Recipe
 @pytest.mark.parametrize(("before", "after"), [
     ("sgd(lr=0.1, lr_decay=0.992)", "sgd(lr=decay(start=0.1, factor=0.992))"),
     ("sgd(lr=0.1, momentum=0.9, weight_decay=0.0005, lr_drops=[25, 50, 75])",
-     "sgd(lr=drops(start=0.1, at=[25, 50, 75], factor=0.1), momentum=0.9, weight_decay=0.0005)"),
+     "sgd(lr=drops(start=0.1, at=[25, 50, 75]), momentum=0.9, weight_decay=0.0005)"),
     ("sgd(lr_decay=0.5, lr=0.2, lr_drops=[1], lr_drop=0.3)", "sgd(lr=drops(start=decay(start=0.2, factor=0.5), at=[1], factor=0.3))"),
     ("sgd(0.2, 0.9, 0.01, 0.5)", "sgd(lr=decay(start=0.2, factor=0.5), momentum=0.9, weight_decay=0.01)"),
     ("sgd(0.2, lr_decay=1.0, lr_drops=[], lr_drop=0.5, nesterov=True)", "sgd(lr=0.2, nesterov=True)"),

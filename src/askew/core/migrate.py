@@ -53,10 +53,10 @@ def _with_schedule(call: str) -> str:
     if name != "sgd" or not (by_position or any(key in named for key in ("lr_decay", "lr_drops", "lr_drop"))):
         return call
     args = {**dict(zip(order, positional, strict=False)), **named}
-    decay, drops, factor = args.pop("lr_decay", 1.0), args.pop("lr_drops", []), args.pop("lr_drop", 0.1)
+    decay, drops, factor = args.pop("lr_decay", 1.0), args.pop("lr_drops", []), args.pop("lr_drop", None)
     rate: Any = args.pop("lr", 0.1)
     if decay != 1:
         rate = Spec("decay", {"start": rate, "factor": decay})
     if drops:
-        rate = Spec("drops", {"start": rate, "at": drops, "factor": factor})
+        rate = Spec("drops", {"start": rate, "at": drops} | ({} if factor is None else {"factor": factor}))
     return str(Spec(name, {"lr": rate, **args}))
