@@ -1,5 +1,8 @@
 """Recipes that earlier versions wrote."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from askew.core.migrate import migrate
@@ -21,6 +24,20 @@ def test_a_rates_schedule_was_an_argument_of_sgd(before, after):
     assert migrate({"step": [before, "project_to_ball(1.0)"]}) == {"step": [after, "project_to_ball(1.0)"]}
     assert migrate({"step": before}) == {"step": after}
     assert Recipe.from_mapping({"step": before}) == Recipe(step=after)
+
+
+def test_a_probes_name_was_that_of_its_module():
+    call = "accuracy_on_devices_of(population='iid(clients=3)')"
+    first = "askew.simulate.judge:accuracy_on_devices_of(population='iid(clients=3)', of='model')"
+    for before in (first, f"askew.runs.judge:{call}", call):
+        assert Recipe.from_mapping({"probes": ["update_norms()", before]}) == Recipe(probes=["update_norms()", call])
+
+
+def test_the_settings_of_the_recorded_comparison_are_read():
+    table = json.loads((Path(__file__).parents[2] / "results" / "compare.json").read_text())
+    recipes = {row["name"]: Recipe.from_mapping(row["settings"]) for row in table["methods"]}
+    assert str(recipes["server_training"].population) == "shards(clients=10, shards_per_client=1) + hold_out(fraction=0.05)"
+    assert recipes["centralised"].probes[0].name == "accuracy_on_devices_of"
 
 
 @pytest.mark.parametrize(("before", "after"), [

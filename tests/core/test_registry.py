@@ -82,8 +82,9 @@ def test_a_made_piece_remembers_how_it_was_made():
     ("momentum(__import__('os'))", "momentum: beta must be float, not __import__('os')"),
     ("momentum([decay(0.1, 0.9)])", "cannot be read"),
     ("mask_by_sign_agreement()", "needs 'theta'"),
-    ("no.such:piece", "cannot be imported"),
-    ("no.such:piece(path='a:b')", "cannot be imported"),
+    ("my.module:piece", "server 'my.module:piece' names a module, which recipes may not; import it (--import my.module) and write 'piece'"),
+    ("os:system(path='a:b')", "--import os"),
+    ("my_piece(3)", "unknown server 'my_piece'; "), ("my_piece(3)", "--import MODULE"),
 ])
 def test_bad_text_gets_one_clear_line(text, message):
     with pytest.raises(AskewError) as error:
@@ -112,4 +113,3 @@ def test_a_new_server_piece_is_one_function_and_no_edit_elsewhere():
 
 def test_a_colon_in_an_argument_is_not_a_module():
     assert registry.parse("start", "pretrained(path='a:b.safetensors')") == Spec("pretrained", {"path": "a:b.safetensors"})
-    assert registry.parse("server", "askew.pieces.server.scale:scale(lr=0.5)").args == {"lr": 0.5}

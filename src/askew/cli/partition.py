@@ -10,7 +10,7 @@ import typer
 
 import askew.data
 import askew.partition
-from askew.cli.common import AsJson, DataDir, Seed, err, out, print_json, split_outside_brackets
+from askew.cli.common import AsJson, DataDir, Imports, Seed, err, import_modules, out, print_json, split_outside_brackets
 from askew.core import skew
 from askew.core.dataset import Dataset, Source
 from askew.core.errors import AskewError
@@ -37,6 +37,7 @@ def partition(
     seed: Seed = 0,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it: .png, .svg or .pdf.")] = None,
     save: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep it: an .npz file, for diagnose.")] = None,
+    imports: Imports = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
@@ -55,6 +56,7 @@ def partition(
 
       askew partition --scheme "iid(clients=10) + hold_out(0.2, use=200) + share(0.5)"
     """
+    import_modules(imports)
     options = {"clients": clients, "alpha": alpha, "emd": emd, "classes": classes, "shards_per_client": shards}
     spec = complete(scheme, {key: value for key, value in options.items() if value is not None} | _settings(settings))
     _check_files(plot, save)

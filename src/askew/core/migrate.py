@@ -11,13 +11,18 @@ from typing import Any
 from askew.core.registry import Spec, read_call
 
 FIELDS_OF_COMBINATORS = ("hold_out", "hold_out_use", "share", "validation")
+# A piece's name then -> now.
+RENAMED = {"askew.simulate.judge:accuracy_on_devices_of": "accuracy_on_devices_of",
+           "askew.runs.judge:accuracy_on_devices_of": "accuracy_on_devices_of"}
+DROPPED = {"accuracy_on_devices_of": ("of",)}  # arguments that say nothing any more
 FIRST_POPULATION = "shards(clients=10, shards_per_client=2)"  # the default of a recipe that had these fields
 
 
 def migrate(values: Mapping[str, Any]) -> dict[str, Any]:
     """The keys of a recipe file, whichever version wrote it, as this version has them.
 
-    Format 2 had a rate's schedule among the arguments of `sgd`, and four fields for what are combinators now.
+    Format 2 had a rate's schedule among the arguments of `sgd`, four fields for what are combinators now, and modules' names
+    in those of pieces.
 
     Example:
         >>> migrate({"step": ["sgd(lr=0.1, lr_decay=0.992)"], "population": "iid(clients=4)", "hold_out": 0.1})
@@ -27,7 +32,8 @@ def migrate(values: Mapping[str, Any]) -> dict[str, Any]:
     population = " + ".join([str(values.get("population", FIRST_POPULATION)), *_combinators(values)])
     if len(rest) < len(values):
         rest["population"] = population
-    return {key: _each(value, _with_schedule) if key == "step" else value for key, value in rest.items()}
+    changes = {"step": _with_schedule, "probes": _renamed}
+    return {key: _each(value, changes[key]) if key in changes else value for key, value in rest.items()}
 
 
 def _combinators(values: Mapping[str, Any]) -> list[str]:
@@ -60,3 +66,11 @@ def _with_schedule(call: str) -> str:
     if drops:
         rate = Spec("drops", {"start": rate, "at": drops} | ({} if factor is None else {"factor": factor}))
     return str(Spec(name, {"lr": rate, **args}))
+
+
+def _renamed(call: str) -> str:
+    """A piece by the name that it has now."""
+    name, _, named = read_call("probe", call)  # only programs wrote these, with arguments by name
+    if name not in RENAMED:
+        return call
+    return str(Spec(RENAMED[name], {key: value for key, value in named.items() if key not in DROPPED[RENAMED[name]]}))

@@ -107,18 +107,19 @@ def names(kind: str) -> list[str]:
 
 
 def find(kind: str, name: str) -> Callable[..., Any]:
-    """The piece of that kind and name; `package.module:function` finds one that is not registered here."""
+    """The piece of that kind and name.
+
+    Names come from files, which never run code: a piece of your own is found once its module is imported, in Python or
+    by `--import MODULE` on the command line.
+    """
     if name not in _PIECES[kind]:
         _file_all()
     if name in _PIECES[kind]:
         return _PIECES[kind][name]
     if ":" in name:
-        module, _, function = name.partition(":")
-        try:
-            return typing.cast("Callable[..., Any]", getattr(importlib.import_module(module), function))
-        except (ImportError, AttributeError) as error:
-            raise AskewError(f"{kind} {name!r} cannot be imported: {error}") from None
-    raise AskewError(f"unknown {kind} {name!r}; {suggest(name, names(kind))}")
+        module, _, function = name.rpartition(":")
+        raise AskewError(f"{kind} {name!r} names a module, which recipes may not; import it (--import {module}) and write {function!r}")
+    raise AskewError(f"unknown {kind} {name!r}; {suggest(name, names(kind))} (a piece of your own needs its module: --import MODULE)")
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

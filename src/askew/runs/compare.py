@@ -134,7 +134,7 @@ def _on_same_devices(recipe: Recipe, federation: Spec) -> Recipe:
     """With a probe, where the recipe's own clients are not exactly those that the scheme gives."""
     if recipe.population == PopulationSpec(federation):
         return recipe
-    probe = Spec("askew.runs.judge:accuracy_on_devices_of", {"population": str(federation)})
+    probe = Spec("accuracy_on_devices_of", {"population": str(federation)})
     return recipe.replace(probes=(*recipe.probes, probe))
 
 
