@@ -47,7 +47,7 @@ def test_a_file_reads_back_to_an_equal_value(recipe, tmp_path):
     ({"rounds": 2.5}, "rounds must be int, not 2.5"),
     ({"rounds": True}, "rounds must be int, not True"),
     ({"epochs": 0}, "epochs must be at least 1, got 0"),
-    ({"batch_size": -1}, "batch_size must be at least 0, got -1"),
+    ({"batch_size": -1}, "batch_size must not be negative, got -1"),
     ({"evaluate_every": 0}, "evaluate_every must be at least 1"),
     ({"population": "iid(4) + hold_out(1.0)"}, r"hold_out: fraction must be in \(0, 1\), got 1.0"),
     ({"population": "iid(4) + validation(-0.1)"}, r"validation: fraction must be in \(0, 1\), got -0.1"),

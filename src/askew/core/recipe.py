@@ -16,9 +16,10 @@ import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from askew.core import registry
+from askew.core.bounds import Bounds, Count
 from askew.core.errors import AskewError
 from askew.core.migrate import FIELDS_OF_COMBINATORS, migrate
 from askew.core.population_spec import PopulationSpec
@@ -67,13 +68,13 @@ class Recipe:
     start: Any = "random()"
     step: Pieces = ("sgd(lr=0.1)",)
     upload: Pieces = ()
-    epochs: int = 1
-    batch_size: int = 10
+    epochs: Count = 1
+    batch_size: Annotated[int, Bounds(0)] = 10
     server: Pieces = ("mean()",)
     pool: Any = "single_model()"
-    fraction: float = 1.0
-    rounds: int = 50
-    evaluate_every: int = 1
+    fraction: Annotated[float, Bounds(0, 1, open_low=True)] = 1.0
+    rounds: Count = 50
+    evaluate_every: Count = 1
     judge: Literal["auto", "global", "devices"] = "auto"
     probes: Pieces = ()
     seed: int = 0
@@ -83,18 +84,14 @@ class Recipe:
             value = getattr(self, name)
             if name in PIECE_FIELDS:
                 object.__setattr__(self, name, _as_specs(name, value))
-            elif not registry.fits(value, hint):
+                continue
+            if not registry.fits(value, hint):
                 raise AskewError(f"{name} must be {registry.hint_name(hint)}, not {value!r}")
-            elif hint is float:
+            for bounds in registry.bounds_of(hint):
+                if value not in bounds:
+                    raise AskewError(f"{name} {bounds.words}, got {value}")
+            if registry.bare(hint) is float:
                 object.__setattr__(self, name, float(value))
-        self._check_ranges()
-
-    def _check_ranges(self) -> None:
-        if not 0 < self.fraction <= 1:
-            raise AskewError(f"fraction must be in (0, 1], got {self.fraction}; 1 lets every client train in each round")
-        for name, least in (("rounds", 1), ("epochs", 1), ("evaluate_every", 1), ("batch_size", 0)):
-            if getattr(self, name) < least:
-                raise AskewError(f"{name} must be at least {least}, got {getattr(self, name)}")
 
     def replace(self, **changes: Any) -> Recipe:
         """A variant of this recipe."""
@@ -202,7 +199,7 @@ def _check_key(name: str) -> None:
 
 @functools.cache
 def _hints() -> dict[str, Any]:
-    return typing.get_type_hints(Recipe)
+    return typing.get_type_hints(Recipe, include_extras=True)
 
 
 def _as_specs(name: str, value: Any) -> Any:
@@ -234,7 +231,7 @@ def _default(recipe: Any, name: str) -> str:
 def _essential(name: str, value: Any) -> str:
     """A field's value without what is as it is by default."""
     if name not in PIECE_FIELDS:
-        return repr(float(value) if _hints().get(name) is float else value)
+        return repr(float(value) if registry.bare(_hints().get(name)) is float else value)
     return ", ".join(_essential_piece(kind, str(spec)) for kind, spec in _pieces(name, value))
 
 
