@@ -29,7 +29,7 @@ def blocks(page: Path, language: str) -> list[str]:
 def commands(page: Path) -> list[list[str]]:
     """Every line of an indented block or example that calls askew."""
     text = "\n".join(line for line in page.read_text().splitlines())
-    lines = re.findall(r"^(?:    |#   )(?:PYTHONPATH=\. )?askew ([a-z].*)$", text, re.MULTILINE)
+    lines = re.findall(r"^(?:    |#   )askew ([a-z].*)$", text, re.MULTILINE)
     # Columns of explanation stand three or more spaces behind a command.
     return [shlex.split(re.split(r" {3,}", line)[0]) for line in lines]
 

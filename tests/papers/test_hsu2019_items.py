@@ -73,7 +73,7 @@ def test_settings_of_section_4():
                 assert (recipe.batch_size, recipe.rounds, recipe.evaluate_every) == (64, 10_000, 100)
                 assert recipe.population.args["clients"] == 100
                 assert recipe.step[0].args["weight_decay"] == 0.004
-                assert recipe.step[0].args.get("lr_decay", 1) == 1
+                assert isinstance(recipe.step[0].args["lr"], float)
                 assert [str(s) for s in (*recipe.preprocess, recipe.model)] == ["tf_cifar()", "mcmahan_cifar_cnn()"]
 
 

@@ -62,7 +62,7 @@ def test_hyper_parameters_are_those_of_section_4_1():
             elif row.name == "FL - IID":
                 assert str(recipe.population) == "iid(clients=2)"
             else:
-                assert str(recipe.population) == "label_blocks(clients=2)"  # classes 0-4 and 5-9
+                assert str(recipe.population.scheme) == "label_blocks(clients=2)"  # classes 0-4 and 5-9
 
 
 def test_remedies_are_those_of_tables_2_to_5():
@@ -70,9 +70,8 @@ def test_remedies_are_those_of_tables_2_to_5():
         ("table2", "server data 5%"), ("table4", "beta 0.5"), ("table4", "beta 0.9"), ("table5", "adjustable rate"),
         ("table5", "adjustable rate, eq. (4) as printed"))}
     assert list(server.values()) == [["train_on_server(epochs=1)"], ["momentum(beta=0.5)"], ["momentum(beta=0.9)"],
-                                     ["mask_by_sign_agreement(theta=2.0)"],
-                                     ["mask_by_sign_agreement(theta=2.0, literal=True)"]]
-    assert recipe_of("table2", "server data 5%").hold_out == 0.05
+                                     ["mask_by_sign_agreement(theta=2.0)"], ["mask_by_sign_agreement(theta=2.0, literal=True)"]]
+    assert str(recipe_of("table2", "server data 5%").population) == "label_blocks(clients=2) + hold_out(fraction=0.05)"
     step = {row.name: [str(spec) for spec in row.recipes[0].step if spec.name != "sgd"] for row in ITEMS["table3"].rows}
     assert step == {
         "no projection": [], "M=3": ["project_to_ball(radius=3.0, centre='origin')"],
@@ -141,7 +140,7 @@ def test_recipes_build(name):
     for scale in ("full", "quick"):
         for row in at_scale(ITEMS[name], scale).rows:
             (recipe,) = row.recipes
-            task = build_task(recipe.replace(hold_out_use=0), data=stand_in())
+            task = build_task(recipe.with_setting("hold_out.use", None) if recipe.population.get("hold_out") else recipe, data=stand_in())
             assert task.num_clients == (1 if row.name == "Centralized" else 2)
 
 

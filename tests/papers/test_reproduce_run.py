@@ -1,6 +1,7 @@
 """Real runs of a small paper: what is missing is trained once, and an interruption changes nothing."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 
@@ -68,6 +69,31 @@ def test_interrupted_and_gone_on_with_is_the_same_bit_for_bit(engine, toy, go, t
                for item in toy]
     assert numbers[:2] == numbers[2:]
     assert [entry["status"] for entry in numbers[:2]] == ["measured", "measured"]
+
+
+def test_folders_that_an_earlier_version_named_and_wrote_are_gone_on_with(toy, go, tmp_path, monkeypatch):
+    """Other names, for the fingerprints were others, and recipes as format 2 had them."""
+    trained, seen = count_rounds(monkeypatch), []
+
+    def strike(record, recipe):
+        seen.append(record)
+        if len(seen) == 5:
+            raise KeyboardInterrupt
+
+    assert go(toy, "whole", engine="sequential")
+    whole = len(trained)
+    assert not go(toy, "broken", engine="sequential", on_round=strike)
+    folders = sorted((tmp_path / "broken-work" / "toy2020").iterdir())
+    for number, folder in enumerate(folders):
+        file = folder / "recipe.toml"
+        text = re.sub(r"(sgd\(lr=[0-9.]+)", r"\1, lr_decay=1.0, lr_drops=[]", file.read_text())
+        assert "lr_decay" in text
+        file.write_text(text + "hold_out = 0.0\nhold_out_use = 0\nshare = 0.0\nvalidation = 0.0\n")
+        folder.rename(folder.with_name(f"{number}-0"))
+    assert go(toy, "broken", engine="sequential")
+    assert len(trained) == 2 * whole, "no round twice"
+    assert {f"{number}-0" for number in range(len(folders))} <= {folder.name for folder in (tmp_path / "broken-work" / "toy2020").iterdir()}
+    assert records(tmp_path, "broken") == records(tmp_path, "whole")
 
 
 def test_what_is_done_is_not_run_again_and_shared_runs_are_trained_once(toy, go, tmp_path, monkeypatch):

@@ -67,7 +67,7 @@ def test_hyper_parameters_are_those_of_section_2_1(key, lr, decay, large):
     assert len(rows) == 10
     for name, row in rows.items():
         (recipe,) = row.recipes
-        assert recipe.step[0].args == {"lr": lr, "lr_decay": decay}
+        assert str(recipe.step[0]) == f"sgd(lr=decay(start={lr}, factor={decay}))"
         assert (recipe.rounds, recipe.fraction, recipe.server[0].name) == (500, 1.0, "mean")
         batch = int(name.split("B=")[1].split(",")[0])
         assert recipe.batch_size == batch
@@ -168,9 +168,8 @@ def test_sharing_is_that_of_section_4_2():
     source = Source(np.arange(50_000) % 10, 10)
     for row in ITEMS["figure7a"].rows[1:]:
         (recipe,) = row.recipes
-        assert (recipe.rounds, recipe.share, recipe.start.name, recipe.batch_size) == (300, 1.0, "random", 100)
-        population = askew.partition.draw(recipe.population, source, 0, hold_out=(recipe.hold_out, recipe.hold_out_use),
-                                          share=recipe.share)
+        assert (recipe.rounds, recipe.start.name, recipe.batch_size) == (300, "random", 100)
+        population = askew.partition.draw(recipe.population, source, 0)
         assert len(population.server) == round(row.x / 100 * 40_000)
         assert set(population.sizes) == {4_000 + len(population.server)}
         assert float(row.name.rpartition(" ")[2]) == pytest.approx(skew.mean_emd(population.counts), abs=0.005)
@@ -179,7 +178,8 @@ def test_sharing_is_that_of_section_4_2():
     assert [row.x for row in ITEMS["figure7a"].rows[1:]] == [2.5, 5, 7.5, 10, 12.5, 15, 17.5, 20, 22.5, 25]
     for row in ITEMS["figure7b"].rows[1:]:
         (recipe,) = row.recipes
-        assert (recipe.hold_out_use, recipe.share) == ({"G10%": 4_000, "G20%": 8_000}[row.series], row.x / 100)
+        used = {"G10%": 4_000, "G20%": 8_000}[row.series]
+        assert str(recipe.population) == f"{zhao2018.ONE_CLASS} + hold_out(fraction=0.2, use={used}) + share(fraction={row.x / 100})"
         assert (recipe.start.name, recipe.start.args["until"], recipe.rounds) == ("warm_up", 0.6, 300)
     not_shared = rows_of(ITEMS["table3-cifar10"])["FedAvg non-IID(1), B=100, E=1"]
     assert ITEMS["figure7a"].rows[0].recipes[0] == not_shared.recipes[0]
@@ -194,7 +194,8 @@ def test_recipes_build(key, scale):
     data = stand_in(zhao2018.TASKS[key].base.data.name, per_class=200)
     for row in rows:
         (recipe,) = row.recipes
-        task = build_task(recipe.replace(hold_out_use=min(recipe.hold_out_use, 400)), data=data)
+        recipe = recipe.with_setting("hold_out.use", 400) if recipe.population.get("hold_out") else recipe
+        task = build_task(recipe, data=data)
         assert task.num_clients == (1 if row.name.startswith("SGD") else 10)
 
 

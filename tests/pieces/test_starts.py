@@ -7,7 +7,7 @@ import askew
 import askew.pieces.methods
 from askew.engine.task import build_task, initial_model
 
-BASE = askew.Recipe(rounds=1, hold_out=0.3)
+BASE = askew.Recipe(rounds=1, population="shards(clients=10, shards_per_client=2) + hold_out(0.3)")
 
 
 def start_of(recipe, **own):

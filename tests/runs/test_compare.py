@@ -133,12 +133,12 @@ def test_models_of_other_clients_are_judged_on_the_same_devices(method, tmp_path
 
 
 def test_the_plain_average_is_judged_where_a_method_evaluates_that():
-    base = BASE.replace(population="dirichlet(clients=8, alpha=0.2)", hold_out=0.1, rounds=2)
+    base = BASE.replace(population="dirichlet(clients=8, alpha=0.2) + hold_out(0.1)", rounds=2)
     recipes = {"fedcd": fedcd(base), "fednnnn": fednnnn(base)}
     row = compare(recipes, [0]).as_mapping()["methods"][1]
     result = askew.run(recipes["fednnnn"])
     per_class = build_task(recipes["fednnnn"]).evaluate(result.simulation.view()).class_scores
-    counts = draw(base.population, Source.of(load("digits")), seed=0).counts
+    counts = draw(base.population.scheme, Source.of(load("digits")), seed=0).counts
     assert row["accuracy_mean"] == pytest.approx(np.mean([(share / share.sum()) @ per_class for share in counts]))
 
 

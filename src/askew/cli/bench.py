@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from askew.cli.common import AsJson, DataDir, out, print_json
+from askew.cli.common import AsJson, DataDir, Imports, import_modules, out, print_json
 from askew.cli.run import Device, Settings
 from askew.engine.choice import TRY_CLIENTS, TRY_STEPS, calibrate, choose
 from askew.engine.task import Task, build_task, initial_model
@@ -28,6 +28,7 @@ def bench(
     method: Annotated[str | None, typer.Option(help="A method of the papers.")] = None,
     repeats: Annotated[int, typer.Option(help="Timed repeats; the best counts.", min=1)] = 5,
     device: Device = "cpu",
+    imports: Imports = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
@@ -38,6 +39,7 @@ def bench(
     Beside it, one model trained on as many examples with batches as large as all clients' together: what the same
     images cost without a federation.
     """
+    import_modules(imports)
     task = build_task(load_recipe(file, settings or [], method), device=device, data_dir=data_dir)
     timings = calibrate(task, repeats)
     clients = min(TRY_CLIENTS, task.cohort_size)

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from askew.cli.common import AsJson, DataDir, err, out, print_json
+from askew.cli.common import AsJson, DataDir, Imports, err, import_modules, out, print_json
 from askew.cli.progress import RunProgress
 from askew.cli.run import Device, Engine, Precision
 from askew.core.errors import AskewError
@@ -51,6 +51,7 @@ def reproduce(
     engine: Engine = "auto",
     precision: Precision = "fp32",
     device: Device = "cpu",
+    imports: Imports = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
@@ -66,6 +67,7 @@ def reproduce(
 
       askew reproduce zhao2018/table3-cifar10 --seeds 3 --device cuda --limit 30m
     """
+    import_modules(imports)
     if scale not in SCALES:
         raise AskewError(f"--scale must be {' or '.join(SCALES)}, got {scale!r}")
     limit_s = None if limit is None else parse_seconds(limit)

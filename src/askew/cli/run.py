@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from askew.cli.common import AsJson, DataDir, err, out, print_json
+from askew.cli.common import AsJson, DataDir, Imports, err, import_modules, out, print_json
 from askew.cli.progress import RunProgress
 from askew.runs.load import load_recipe
 from askew.runs.run import Result
@@ -33,6 +33,7 @@ def run(
     engine: Engine = "auto",
     precision: Precision = "fp32",
     device: Device = "cpu",
+    imports: Imports = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
@@ -46,6 +47,7 @@ def run(
 
       askew run experiment.toml --seed 1 --out runs/first
     """
+    import_modules(imports)
     recipe = load_recipe(file, settings or [], method)
     if seed is not None:
         recipe = recipe.replace(seed=seed)

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from askew.cli.common import AsJson, DataDir, err, out, print_json, split_outside_brackets
+from askew.cli.common import AsJson, DataDir, Imports, err, import_modules, out, print_json, split_outside_brackets
 from askew.cli.progress import RunProgress
 from askew.cli.run import Device, Engine, Precision, Settings
 from askew.core.errors import AskewError
@@ -38,6 +38,7 @@ def sweep(
     engine: Engine = "auto",
     precision: Precision = "fp32",
     device: Device = "cpu",
+    imports: Imports = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
@@ -49,6 +50,7 @@ def sweep(
 
       askew sweep --method fedavgm --grid sgd.lr=0.03,0.1,0.3 --grid momentum.beta=0.7,0.9 --grid seed=0,1,2
     """
+    import_modules(imports)
     values = dict(_axis(text) for text in axes or [])
     if not values:
         raise AskewError("sweep needs at least one --grid KEY=A,B,...; for example --grid sgd.lr=0.03,0.1,0.3")

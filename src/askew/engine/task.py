@@ -185,8 +185,8 @@ def build_task(recipe: Recipe, *, data: Dataset | None = None, population: Popul
     objective.check_data(data)
     if population is None:
         population = draw_population(recipe, data)
-    elif recipe.validation and population.validation is None:
-        population = askew.partition.with_validation(population, recipe.validation, data.labels_of(data.train), recipe.seed)
+    else:
+        population = askew.partition.combine(population, recipe.population, Source.of(data), recipe.seed)
     _check_population(population, data)
     steps = [registry.build("preprocess", spec, data=data) for spec in recipe.preprocess]
     data = data.to(device)
@@ -210,7 +210,7 @@ def build_task(recipe: Recipe, *, data: Dataset | None = None, population: Popul
     _check_memory(task)
     if pool.needs_validation and population.validation is None:
         raise AskewError(f"pool: {pool.spec.name if pool.spec else 'it'} scores models on validation data that the "
-                         "devices do not have; set validation = 0.2, or use a population with archetypes")
+                         "devices do not have; write population = \"... + validation(0.2)\", or use a population with archetypes")
     if pool.needs_validation and not objective.higher_is_better:
         raise AskewError(f"pool: {pool.spec.name if pool.spec else 'it'} scores models by a measure of which more is better, and "
                          f"{objective.name} is judged by {objective.headline}; use single_model()")
@@ -221,14 +221,7 @@ def build_task(recipe: Recipe, *, data: Dataset | None = None, population: Popul
 
 def draw_population(recipe: Recipe, data: Dataset) -> Population:
     """The federation that a recipe describes."""
-    population = askew.partition.draw(
-        recipe.population, Source.of(data), recipe.seed,
-        hold_out=(recipe.hold_out, recipe.hold_out_use or None) if recipe.hold_out else None,
-        share=recipe.share or None,
-    )
-    if recipe.validation and population.validation is None:
-        population = askew.partition.with_validation(population, recipe.validation, data.labels_of(data.train), recipe.seed)
-    return population
+    return askew.partition.draw(recipe.population, Source.of(data), recipe.seed)
 
 
 def initial_model(task: Task) -> ModelState:

@@ -26,6 +26,7 @@ from askew.core.client_piece import Message
 from askew.core.cohort import squared_lengths
 from askew.core.compat import tree_map
 from askew.core.errors import AskewError, first_line, suggest
+from askew.core.registry import numbers_of
 from askew.core.tensors import Params, Tree, add
 from askew.engine.batched import batched_network, local_losses
 from askew.engine.batched_chain import BatchedChain, Facts
@@ -184,10 +185,10 @@ class Vectorised:
         specs = [lane.task.recipe.client_specs for lane in lanes]
         varying: dict[tuple[int, str], Tensor] = {}
         for at, piece in enumerate(specs[0]):
-            for name, value in piece.args.items():
-                values = [others[at].args[name] for others in specs]
-                if any(v != value for v in values):
-                    varying[at, name] = on_device([float(values[i]) for i, _ in jobs], self.task.device)
+            numbers = [numbers_of(pieces[at]) for pieces in specs]
+            for path, value in numbers_of(piece).items():
+                if any(lane[path] != value for lane in numbers):
+                    varying[at, path] = on_device([numbers[i][path] for i, _ in jobs], self.task.device)
         shared, key = _first_of(lanes[0].shared), (tuple(map(str, specs[0])), tuple(varying))
         if key not in self._chains:
             self._chains[key] = BatchedChain(specs[0], self.task.fresh.params, varying, shared)

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from askew.core import registry
 from askew.core.errors import AskewError, suggest
+from askew.core.population_spec import PopulationSpec
 from askew.core.recipe import Recipe
 from askew.core.registry import Spec
 from askew.engine.task import cohort_size
@@ -107,11 +108,13 @@ def images(recipe: Recipe) -> int:
     one is trained besides. A warm-up that stops at an accuracy is not counted.
     """
     everyone = training_examples(recipe.data)
-    held = round(recipe.hold_out * everyone)
-    at_server = min(held, recipe.hold_out_use or held)
+    population: PopulationSpec = recipe.population
+    held = round(population.argument("hold_out", "fraction", 0.0) * everyone)
+    at_server = min(held, population.argument("hold_out", "use") or held)
     clients = num_clients(recipe)
     cohort = cohort_size(recipe.fraction, clients)
-    local = cohort * recipe.epochs * (_own_examples(recipe, everyone - held, clients) + recipe.share * at_server)
+    shared = population.argument("share", "fraction", 0.0) * at_server
+    local = cohort * recipe.epochs * (_own_examples(recipe, everyone - held, clients) + shared)
     twin = local if any(spec.name == "weight_divergence" for spec in recipe.probes) else 0
     server = sum(spec.args.get("epochs", 1) * at_server for spec in recipe.server if spec.name == "train_on_server")
     before = 0
@@ -149,4 +152,5 @@ def _own_examples(recipe: Recipe, divided: int, clients: int) -> float:
     args = recipe.population.args
     if recipe.population.name in ("hierarchical", "hypergeometric"):  # devices may overlap, and bring validation data
         return args.get("examples") or (1 - args.get("validation", 0.2)) * divided / ARCHETYPE_SHARE
-    return (args.get("examples_per_client") or divided / clients) * (1 - recipe.validation)
+    own = args.get("examples_per_client") or divided / clients
+    return own * (1 - recipe.population.argument("validation", "fraction", 0.0)) * recipe.population.argument("subset", "fraction", 1.0)

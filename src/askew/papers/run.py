@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from askew.core.errors import AskewError
 from askew.core.recipe import Recipe
 from askew.papers.item import Item
 from askew.papers.plan import Need, needs
-from askew.papers.store import Results, Run, columns, first_fingerprint
+from askew.papers.store import Results, Run, columns
 from askew.rounds.simulation import Record
 from askew.runs.run import CHECKPOINT_SECONDS
 from askew.runs.run_folder import RunFolder
@@ -42,7 +43,9 @@ def reproduce(items: Sequence[Item], results: Results, *, seeds: int | None = No
     left = [need for need in needs(items, results, seeds) if not need.done]
     if not left:
         return True
-    folders = [_folder(work / need.item.paper, need) for need in left]
+    begun = {paper: _begun(work / paper) for paper in {need.item.paper for need in left}}
+    folders = [begun[need.item.paper].get((need.fingerprint, need.seed), work / need.item.paper / f"{need.fingerprint}-{need.seed}")
+               for need in left]
     keeper = _Keeper(left, folders, results, on_round)
     outcomes = sweep([need.recipe for need in left], engine=engine, precision=precision, device=device,
                      data_dir=data_dir,
@@ -51,10 +54,17 @@ def reproduce(items: Sequence[Item], results: Results, *, seeds: int | None = No
     return not any(outcome.result.interrupted for outcome in outcomes)
 
 
-def _folder(work: Path, need: Need) -> Path:
-    """Where a run keeps what it has; one that was begun under its first fingerprint stays there."""
-    before = work / f"{first_fingerprint(need.recipe)}-{need.seed}"
-    return before if before.is_dir() else work / f"{need.fingerprint}-{need.seed}"
+def _begun(work: Path) -> dict[tuple[str, int], Path]:
+    """Fingerprint and seed -> the folder of a run that was begun, whichever version named it."""
+    folders = {}
+    for path in sorted(work.glob("*/")):
+        try:
+            recipe = RunFolder.open(path).recipe
+        except AskewError:  # no run, or one with pieces that are gone
+            continue
+        folders[recipe.fingerprint, recipe.seed] = path
+    return folders
+
 
 
 class _Keeper:

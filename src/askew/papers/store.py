@@ -7,7 +7,6 @@ item that needed it first, and counts for every item of the paper.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -28,13 +27,6 @@ LONGEST = 32  # elements of a list that is worth a column: one per class, per ar
 ALL_ROUNDS = 1000  # a longer run keeps its evaluated rounds only
 NOT_KEPT = {"clients", "train_loss", "bytes_down", "bytes_up", "device_accuracy_min"}
 NOT_OF_THE_MACHINE = {"data_dir", "replaced"}  # in a run's environment
-
-
-def first_fingerprint(recipe: Recipe) -> str:
-    """What names the folders of runs that were begun before recipes had fingerprints of their own: of the whole text."""
-    later = ('objective = "cross_entropy()"',)  # fields that recipes did not have then, as they are by default
-    lines = [line for line in recipe.to_toml().splitlines() if not line.startswith(("name = ", "seed = ")) and line not in later]
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True)

@@ -73,6 +73,27 @@ def deal(counts: np.ndarray, labels: np.ndarray, draw: np.random.Generator) -> O
     return Ownership.by_owner(owner, clients)
 
 
+def parted(owned: Ownership, wanted: np.ndarray, draw: np.random.Generator) -> tuple[Ownership, Ownership]:
+    """Of client k's examples `wanted[k]`, chosen at random, and the others; both in the order they had.
+
+    Example:
+        >>> some, others = parted(Ownership.of([[4, 5, 6], [7, 8]]), np.array([2, 1]), np.random.default_rng(0))
+        >>> some.sizes.tolist(), others.sizes.tolist()
+        ([2, 1], [1, 1])
+    """
+    owner = np.repeat(np.arange(len(owned)), owned.sizes)
+    order = np.lexsort((draw.random(len(owner)), owner))  # by client, within a client at random
+    rank = np.arange(len(order)) - owned.offsets[owner[order]]
+    chosen = np.zeros(len(order), bool)
+    chosen[order] = rank < wanted[owner[order]]
+
+    def part(mask: np.ndarray) -> Ownership:
+        sizes = np.bincount(owner[mask], minlength=len(owned))
+        return Ownership(owned.indices[mask], np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
+
+    return part(chosen), part(~chosen)
+
+
 def population_of(owned: Ownership, source: Source, seed: int, scheme: str, **args: Any) -> Population:
     """The population, with counts, and the call it came from as a recipe writes it (arguments at None left out).
 

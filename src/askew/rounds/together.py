@@ -75,17 +75,15 @@ def _alike(gatherings: Sequence[Gathering], chunks: Sequence[Chunk]) -> bool:
 
 
 def _differing(specs: Sequence[Sequence[Spec]]) -> dict[tuple[int, str], list[float]] | None:
-    """(piece, argument) -> its values, where configurations differ in numbers; None where they differ in anything else."""
-    if len({tuple((spec.name, tuple(spec.args)) for spec in pieces) for pieces in specs}) > 1:
+    """(piece, path of a number in it) -> its values, where configurations differ in numbers; None where they differ in anything else."""
+    if len({repr([registry.without_numbers(spec) for spec in pieces]) for pieces in specs}) > 1:
         return None
     varying: dict[tuple[int, str], list[float]] = {}
-    for at, spec in enumerate(specs[0]):
-        for name, value in spec.args.items():
-            values = [pieces[at].args[name] for pieces in specs]
-            if any(v != value for v in values):
-                if not all(isinstance(v, float) for v in values):
-                    return None
-                varying[at, name] = values
+    for at, first in enumerate(specs[0]):
+        numbers = [registry.numbers_of(pieces[at]) for pieces in specs]
+        for path, value in registry.numbers_of(first).items():
+            if any(others[path] != value for others in numbers):
+                varying[at, path] = [others[path] for others in numbers]
     return varying
 
 
@@ -93,7 +91,7 @@ def _built(specs: Sequence[Spec], values: Mapping[Any, Tensor]) -> ServerChain:
     pieces = []
     for i, spec in enumerate(specs):
         changed = {name: v for (j, name), v in values.items() if j == i}
-        pieces.append(registry.build("server", spec.with_args(**changed)))
+        pieces.append(registry.build("server", registry.with_numbers(spec, changed)))
     return ServerChain(pieces)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from askew.core.dataset import Source
 from askew.core.population import Population
 from askew.core.probe import Probe, Round, Setting
+from askew.core.registry import piece
 from askew.partition import draw
 from askew.engine.evaluate import Verdict, device_scores
 from askew.rounds.simulation import Record
@@ -39,6 +40,7 @@ def majority_accuracy(population: Population, test_labels: np.ndarray) -> float:
     return float(np.mean([(test_labels[population.test[k]] == answer).mean() for k, answer in enumerate(answers)]))
 
 
+@piece("probe")
 def accuracy_on_devices_of(population: str) -> Probe:
     """Mean accuracy over the devices of a federation that may be another one than that which trains.
 

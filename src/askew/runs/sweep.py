@@ -21,7 +21,7 @@ from askew.core.dataset import Dataset
 from askew.core.errors import AskewError, DivergedError
 from askew.core.tensors import ModelState
 from askew.core.recipe import Recipe
-from askew.core.registry import build
+from askew.core.registry import build, without_numbers
 from askew.runs import run
 from askew.engine.choice import choose, make_engine
 from askew.rounds.round import one_round
@@ -283,6 +283,5 @@ def _alike(numbers: Sequence[int], tasks: Mapping[int, Task]) -> list[list[int]]
 
 def _shape(recipe: Recipe) -> Any:
     """What must be equal for recipes to train together; numbers in the local step may differ."""
-    step = [(spec.name, [(name, None if isinstance(value, float) else repr(value)) for name, value in spec.args.items()])
-            for spec in recipe.step]
-    return repr((recipe.data, recipe.preprocess, recipe.model, recipe.epochs, recipe.batch_size, step, recipe.upload, recipe.objective))
+    client = [without_numbers(spec) for spec in recipe.client_specs]
+    return repr((recipe.data, recipe.preprocess, recipe.model, recipe.epochs, recipe.batch_size, client, recipe.objective))

@@ -18,7 +18,8 @@ from askew.engine.vectorised import Vectorised
 from askew.pieces.client import quantize, quantize_at_random
 
 ROUNDINGS = 20_000
-NETWORKS = {"dense": {}, "convolutions and batch norm": {"model": "fednnnn_cifar_cnn()", "hold_out": 0.8, "step": "sgd(lr=0.001)"}}
+NETWORKS = {"dense": {}, "convolutions and batch norm": {
+    "model": "fednnnn_cifar_cnn()", "population": "shards(clients=10, shards_per_client=2) + hold_out(0.8)", "step": "sgd(lr=0.001)"}}
 
 
 def drawn(bits, params, u, number=ROUNDINGS):

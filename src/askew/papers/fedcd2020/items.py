@@ -27,7 +27,7 @@ BASE = Recipe(
     preprocess=["random_crop(padding=4)", "random_flip()",
                 "normalise(mean=[0.4914, 0.4822, 0.4465], std=[0.2023, 0.1994, 0.201])"],  # the notebook's order and numbers
     population="hierarchical(clients=30)", model="fedcd_cnn()",
-    step=["sgd(lr=0.1, momentum=0.9, weight_decay=0.0005, lr_drops=[25, 50, 75])"],
+    step=["sgd(lr=drops(0.1, at=[25, 50, 75]), momentum=0.9, weight_decay=0.0005)"],
     epochs=3, batch_size=128, fraction=0.5, rounds=50)
 HYPERGEOMETRIC = BASE.replace(population="hypergeometric(clients=30)", rounds=80)
 BIASES = {"bias 0.3": (0.3, 0.3), "bias 0.6 to 0.7": (0.6, 0.7), "bias 0.9": (0.9, 0.9)}

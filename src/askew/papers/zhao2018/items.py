@@ -48,7 +48,7 @@ class _Task:
 
 
 def _base(data: str, model: str, lr: float, decay: float, batch_size: int, preprocess: tuple[str, ...] = ()) -> Recipe:
-    return Recipe(data=data, preprocess=preprocess, model=model, population=IID, step=(f"sgd(lr={lr}, lr_decay={decay})",),
+    return Recipe(data=data, preprocess=preprocess, model=model, population=IID, step=(f"sgd(lr=decay({lr}, {decay}))",),
                   epochs=1, batch_size=batch_size, rounds=500, evaluate_every=5)
 
 
@@ -109,9 +109,8 @@ def quick(recipe: Recipe) -> Recipe:
     rounds, start = min(recipe.rounds, 10), recipe.start
     if start.name == "warm_up":
         start = start.with_args(epochs=1, batch_size=50) if start.args.get("on") == "everyone" else start.with_args(epochs=5)
-    # Nobody looks at the validation sets; they are how a recipe leaves examples out.
-    return recipe.replace(validation=1 - 1 / part, batch_size=recipe.batch_size // (1 if small else part), rounds=rounds,
-                          evaluate_every=max(1, rounds // 2), start=start)
+    return recipe.replace(population=recipe.population + f"subset({1 / part})", batch_size=recipe.batch_size // (1 if small else part),
+                          rounds=rounds, evaluate_every=max(1, rounds // 2), start=start)
 
 
 def _item(key: str, title: str, rows: tuple[Row, ...], *, claims: tuple[Claim, ...] = (), plot: Plot | None = None,
@@ -290,7 +289,7 @@ def _first_round(recipe: Recipe) -> Recipe:
 
 def _shared(beta: float, alpha: float = 100, warm_up_until: float = 0.0) -> Recipe:
     """D: 40,000 images, one class a client; G: beta percent of D out of the other 10,000, of which each client gets alpha."""
-    base = TASKS["cifar10"].base.replace(population=ONE_CLASS, hold_out=0.2, hold_out_use=round(beta / 100 * 40_000), rounds=300,
+    base = TASKS["cifar10"].base.replace(population=f"{ONE_CLASS} + hold_out(0.2, use={round(beta / 100 * 40_000)})", rounds=300,
                                          name=f"sharing beta={beta:g}% alpha={alpha:g}%")
     recipe = data_sharing(base, alpha=alpha / 100, warm_up_until=warm_up_until).replace(name=base.name)
     return recipe.with_setting("warm_up.epochs", 200) if warm_up_until else recipe

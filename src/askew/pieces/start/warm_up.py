@@ -38,7 +38,7 @@ def warm_up(until: float = 0.6, epochs: int = 100, on: Literal["server", "everyo
     def make(task: Any, fresh: ModelState) -> ModelState:
         mine = task.population.server if on == "server" else np.arange(len(task.data.train))
         if len(mine) == 0:
-            raise AskewError("start: warm_up needs examples at the server; set hold_out = 0.2, say")
+            raise AskewError("start: warm_up needs examples at the server; write population = '... + hold_out(0.2)', say")
         model = fresh
         for epoch in range(epochs):
             model = task.train_pooled(model, mine, epochs=1, role="warm-up", number=epoch, batch_size=batch_size)
