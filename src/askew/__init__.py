@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from askew.core.registry import piece
     from askew.core.transform import Context, Transform, chain
     from askew.pieces import methods
-    from askew.runs.run import Result, resume, run
+    from askew.runs.result import Result
+    from askew.runs.run import resume, run
 
 _HOMES = {"Dataset": "core.dataset", "Examples": "core.dataset", "AskewError": "core.errors", "DivergedError": "core.errors",
           "Ownership": "core.population", "Population": "core.population", "Recipe": "core.recipe", "piece": "core.registry",
           "Context": "core.transform", "Transform": "core.transform", "chain": "core.transform",
-          "Result": "runs.run", "resume": "runs.run", "run": "runs.run"}
+          "Result": "runs.result", "resume": "runs.run", "run": "runs.run"}
 
 __all__ = ["AskewError", "Context", "Dataset", "DivergedError", "Examples", "Ownership", "Population", "Recipe", "Result",
            "Transform", "chain", "methods", "piece", "resume", "run"]

@@ -121,7 +121,7 @@ LONGER = BASE.replace(rounds=8, step=["sgd(lr=0.5)"])
                          ids=["model", "average", "own view"])
 def test_devices_judge_the_model_that_is_evaluated(recipe):
     """On its own federation the probe that `compare` adds agrees with the run's own numbers, whatever the method evaluates."""
-    probe = f"askew.runs.judge:accuracy_on_devices_of(population='{BASE.population}')"
+    probe = f"accuracy_on_devices_of(population='{BASE.population}')"
     result = askew.run(recipe.replace(probes=[probe], judge="devices"))
     for record in result.records:
         assert record["federation_device_accuracy_mean"] == pytest.approx(record["accuracy"], abs=1e-12)

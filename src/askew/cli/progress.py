@@ -28,9 +28,6 @@ class RunProgress:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._bar.stop()
 
-    def label(self, text: str) -> None:
-        self._bar.update(self._id, description=text)
-
     def on_round(self, record: dict[str, Any], recipe: Recipe) -> None:
         if "accuracy" in record:
             self._bar.update(self._id, seen=f"accuracy {record['accuracy']:.3f}  loss {record['loss']:.3f}")

@@ -25,10 +25,7 @@ def resume(
     as_json: AsJson = False,
 ) -> None:
     """Go on with an interrupted run; the result is the one it would have had without the break."""
-    run = RunFolder.open(folder)
-    recipe = run.recipe
+    recipe = RunFolder.open(folder).recipe
     with RunProgress(recipe.rounds, f"{recipe.name} on {recipe.data.name}") as progress:
-        for record in run.records():
-            progress.on_round(record, recipe)
         result = go_on(folder, engine=engine, device=device, data_dir=data_dir, on_round=progress.on_round)
     show(result, as_json)

@@ -30,6 +30,8 @@ KINDS = ("data", "partition", "preprocess", "model", "client", "upload", "server
 INJECTED = ("source", "seed", "input_shape", "num_classes", "data", "data_dir", "base")
 _PIECES: dict[str, dict[str, Callable[..., Any]]] = {kind: {} for kind in KINDS}
 _HINTS: dict[Callable[..., Any], dict[str, Any]] = {}
+# (kind, an earlier name) -> its name now, and arguments that it took then and does not need any more.
+_FORMER: dict[tuple[str, str], tuple[str, frozenset[str]]] = {}
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -47,8 +49,12 @@ class Spec:
         return replace(self, args={**self.args, **changes})
 
 
-def piece(*kinds: str) -> Callable[[F], F]:
+def piece(*kinds: str, formerly: Sequence[str] = (), dropped: Sequence[str] = ()) -> Callable[[F], F]:
     """File a function under its name as a piece of each of `kinds`; its results remember how they were made.
+
+    Args:
+        formerly: names that it has in older recipes, which are still read.
+        dropped: arguments that stand there beside them and say nothing any more.
 
     Example:
         >>> @piece("server")
@@ -78,6 +84,7 @@ def piece(*kinds: str) -> Callable[[F], F]:
 
         for kind in kinds:
             _PIECES[kind][function.__name__] = make
+            _FORMER.update({(kind, name): (function.__name__, frozenset(dropped)) for name in formerly})
         return typing.cast(F, make)
 
     return register
@@ -128,6 +135,10 @@ def parse(kind: str, text: str | Spec) -> Spec:
         positional: list[Any] = []
     else:
         name, positional, named = _parse_call(kind, text)
+    if name not in _PIECES[kind]:
+        _file_all()
+        name, dropped = _FORMER.get((kind, name), (name, frozenset()))
+        named = {key: value for key, value in named.items() if key not in dropped}
     function = find(kind, name)
     signature = inspect.signature(function)
     own = {key: value for key, value in signature.parameters.items() if key not in INJECTED}

@@ -63,20 +63,9 @@ def evaluate(module: nn.Module, model: ModelState, examples: Examples, prepare: 
 
 
 def device_accuracies(verdicts: dict[int, Verdict], choice: np.ndarray, population: Population) -> np.ndarray:
-    """Each client's accuracy with the model it chose.
-
-    On its own test examples where the population gives it some; otherwise on the test set, its classes weighted as
-    in the client's training data (exact for a client whose inputs differ from the others' only in their labels).
-    """
+    """Each client's accuracy with the model it chose."""
     result = np.zeros(population.num_clients)
     for number, verdict in verdicts.items():
-        mine = choice == number
-        if population.test is not None:
-            owner = np.repeat(np.arange(population.num_clients), population.test.sizes)
-            sums = np.bincount(owner, weights=verdict.correct[population.test.indices], minlength=population.num_clients)
-            accuracy = sums / np.maximum(population.test.sizes, 1)
-        else:
-            shares = population.counts / population.counts.sum(axis=1, keepdims=True)
-            accuracy = shares @ verdict.class_accuracy
-        result[mine] = accuracy[mine]
+        users = choice == number
+        result[users] = population.accuracies(verdict.correct, verdict.class_accuracy)[users]
     return result

@@ -85,6 +85,7 @@ PIECES: dict[str, dict[str, list[str]]] = {
         "warm_up": ["warm_up(until=1.0, epochs=2)", "warm_up(until=0.5, epochs=3, on='everyone', batch_size=64)"],
     },
     "probe": {
+        "accuracy_on_devices_of": ["accuracy_on_devices_of(population='iid(clients=3)')"],
         "hypothesis_conflicts": ["hypothesis_conflicts(inputs=50)"],
         "sign_cancellation": ["sign_cancellation()", "sign_cancellation(theta=2.0, per='layer')"],
         "update_norms": ["update_norms()", "update_norms(per='layer')"],
