@@ -34,6 +34,7 @@ class Parallel:
 
     name = "parallel"
     one_at_a_time = False
+    batches_lanes = False
 
     def __init__(self, task: Task, threads: int | None = None) -> None:
         if task.device.type != "cpu":

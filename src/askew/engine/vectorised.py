@@ -91,6 +91,7 @@ class Vectorised:
 
     name = "vectorised"
     one_at_a_time = False
+    batches_lanes = True
 
     def __init__(self, task: Task, chunk_jobs: int | None = None, precision: str = "fp32", graphed: bool | None = None,
                  compiled: bool | None = None, runs: int = 1) -> None:
