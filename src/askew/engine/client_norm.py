@@ -126,18 +126,19 @@ class _BatchNormalise(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, eps: float, real: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         across, shape = _across(x)
+        wide = _converted(x)
         if _has_kernels(x):
             from askew.engine.norm_kernels import var_mean
 
             var, mean = var_mean(x, _all_of(x) if real is None else real)
         else:
-            wide, values = _as(x, _wide(x)), _values(x, real)
+            values = _values(x, real)
             mean = _kept(wide, real).sum(dim=across) / values
             var = _kept((wide - mean.view(shape)).square(), real).sum(dim=across) / values
         inverse = torch.rsqrt(var + eps)
         ctx.save_for_backward(x, weight, mean, inverse, *([] if real is None else [real]))
         ctx.mark_non_differentiable(mean, var)
-        return _scaled(x, mean, inverse * weight, bias, real), mean, var
+        return _scaled(x, wide, mean, inverse * weight, bias, real), mean, var
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor, None, None]:
@@ -159,13 +160,14 @@ class _GroupNormalise(torch.autograd.Function):
         from askew.engine.norm_kernels import var_mean
 
         x = x.unsqueeze(1)  # a set of one example
+        wide = _converted(x)
         var, mean = var_mean(x, _all_of(x))  # [K * B, C]
         middle = _over_group(mean, groups)
         inverse = torch.rsqrt(_over_group(var + (mean - middle).square(), groups) + eps)
         ctx.save_for_backward(x, weight, middle, inverse)
         ctx.groups = groups
         each = len(x) // len(weight)
-        return _scaled(x, middle, inverse * weight.repeat_interleave(each, 0), bias.repeat_interleave(each, 0), None).squeeze(1)
+        return _scaled(x, wide, middle, inverse * weight.repeat_interleave(each, 0), bias.repeat_interleave(each, 0), None).squeeze(1)
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
@@ -200,21 +202,36 @@ def _gradient_sums(x: Tensor, dy: Tensor, mean: Tensor, inverse: Tensor) -> tupl
     return wide.sum(dim=across), (wide * ((x.to(_wide(x)) - mean.view(shape)) * inverse.view(shape))).sum(dim=across)
 
 
-def _scaled(x: Tensor, mean: Tensor, scale: Tensor, bias: Tensor, real: Tensor | None) -> Tensor:
+def _converted(x: Tensor) -> Tensor:
+    """x in at least fp32, where `_scaled` reads it so; to be called before the sums over x are taken.
+
+    torch's compiler never computes again, for the backward pass, what is made of a tensor only after an operation that it cannot
+    join (its rule `ban_recompute_used_far_apart`). Converted behind the sums, x would therefore be kept in fp32 beside the
+    bf16 that is kept anyway, three times the memory traffic.
+    """
+    return x if _normalised_by_kernel(x) else _as(x, _wide(x))
+
+
+def _normalised_by_kernel(x: Tensor) -> bool:
+    """Without a compiler, which would join this with what comes before and after."""
+    return _has_kernels(x) and not torch.compiler.is_compiling()
+
+
+def _scaled(x: Tensor, wide: Tensor, mean: Tensor, scale: Tensor, bias: Tensor, real: Tensor | None) -> Tensor:
     """(x - mean) scale + bias, and bias for padding: what it held, be it infinite, goes no further."""
-    if _has_kernels(x) and not torch.compiler.is_compiling():
+    if _normalised_by_kernel(x):
         from askew.engine.norm_kernels import scaled
 
         return scaled(x, mean, scale, bias, _all_of(x) if real is None else real)
     shape = _across(x)[1]
-    normal = (_as(x, _wide(x)) - mean.view(shape)) * scale.view(shape)
+    normal = (wide - mean.view(shape)) * scale.view(shape)
     return _as(_kept(normal, real) + bias.view(shape), x.dtype)
 
 
 def _scaled_back(x: Tensor, dy: Tensor, mean: Tensor, inverse: Tensor, scale: Tensor, plain: Tensor, normal: Tensor,
                  real: Tensor | None) -> Tensor:
     """scale dy - plain - normal (x - mean) inverse, and 0 for padding."""
-    if _has_kernels(x) and not torch.compiler.is_compiling():
+    if _normalised_by_kernel(x):
         from askew.engine.norm_kernels import scaled_back
 
         return scaled_back(x, dy, mean, inverse, scale, plain, normal, _all_of(x) if real is None else real)
