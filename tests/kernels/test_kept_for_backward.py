@@ -25,7 +25,7 @@ def kept_by_compiled(layer: nn.Module, x: Tensor) -> list[Tensor]:
 @pytest.mark.parametrize("kind", [nn.BatchNorm2d, lambda channels: nn.GroupNorm(2, channels)], ids=["batch", "group"])
 def test_normalisation_keeps_its_input_as_it_came(kind, device):
     """bf16 alone: also kept in fp32, it made W4's round 8% slower on an H200, and took 68% more memory."""
-    from askew.engine.client_layers import with_client_axis
+    from askew.engine.layers.client_axis import with_client_axis
 
     made = with_client_axis(nn.Sequential(nn.ReLU(), kind(4), nn.ReLU()), {})
     assert not isinstance(made, str)

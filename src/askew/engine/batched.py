@@ -14,10 +14,10 @@ from torch.overrides import TorchFunctionMode
 
 from askew.core.errors import first_line
 from askew.core.tensors import Params
-from askew.engine.client_layers import ClientDropout, with_client_axis
-from askew.engine.client_norm import ClientBatchNorm
-from askew.engine.dropout import dropouts, set_keys
 from askew.engine.functional import call, places_of
+from askew.engine.layers.client_axis import ClientDropout, with_client_axis
+from askew.engine.layers.dropout import dropouts, set_keys
+from askew.engine.layers.norm import ClientBatchNorm
 
 # (inputs [K, B, ...], weights [K, ...], buffers [K, ...], K, dropout keys [K] or None, real examples [K] or None: all)
 # -> scores [K, B, classes]

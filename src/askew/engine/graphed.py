@@ -29,7 +29,7 @@ from askew.core.preprocess import Preprocess
 from askew.core.tensors import Params, Tree
 from askew.engine.batched import Network, local_losses
 from askew.engine.batched_chain import BatchedChain, Facts
-from askew.engine.client_conv import KERNEL_ORDER
+from askew.engine.kernels.conv import KERNEL_ORDER
 from askew.engine.local import AUGMENT, LAYERS, STEP
 
 PRECISIONS = ("fp32", "tf32", "bf16")

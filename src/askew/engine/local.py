@@ -15,7 +15,7 @@ from askew.core.dataset import Examples
 from askew.core.objective import Objective
 from askew.core.preprocess import Preprocess
 from askew.core.tensors import ModelState, Tree
-from askew.engine.dropout import dropouts, set_keys
+from askew.engine.layers.dropout import dropouts, set_keys
 
 # Branches of a client's stream, so that shuffling, augmentation, noise and dropout never share numbers.
 SHUFFLE, AUGMENT, STEP, UPLOAD, LAYERS = range(5)

@@ -29,9 +29,9 @@ from askew.core.server_piece import ServerChain
 from askew.core.start import Start
 from askew.core.tensors import ModelState, num_bytes
 from askew.engine.batched import batch_axes
-from askew.engine.dropout import dropouts, key_dropouts, set_keys
 from askew.engine.evaluate import Verdict, evaluate, example_scores, predict_classes
-from askew.engine.fast_layers import use_fast_layers
+from askew.engine.layers.dropout import dropouts, key_dropouts, set_keys
+from askew.engine.layers.fast import use_fast_layers
 from askew.engine.local import train_locally
 from askew.engine.rewrite import pool_before_relu
 

@@ -30,8 +30,8 @@ from askew.core.registry import numbers_of
 from askew.core.tensors import Params, Tree, add
 from askew.engine.batched import batched_network, local_losses
 from askew.engine.batched_chain import BatchedChain, Facts
-from askew.engine.dropout import dropouts
 from askew.engine.graphed import PRECISIONS, GraphedSteps
+from askew.engine.layers.dropout import dropouts
 from askew.engine.layout import Layout, Planner
 from askew.engine.local import AUGMENT, LAYERS, STEP, UPLOAD
 from askew.engine.protocol import Chunk, Job, Lane

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from askew.core import rng
-from askew.engine.attention import attention, has_client_axis
-from askew.engine.recurrent import levels
+from askew.engine.layers.attention import attention, has_client_axis
+from askew.engine.layers.recurrent import levels
 
 CHANNELS = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)  # these drop whole channels of an example
 

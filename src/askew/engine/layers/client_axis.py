@@ -17,12 +17,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from askew.core.opaque import opaque
-from askew.engine import attention, recurrent
-from askew.engine.client_conv import client_conv2d
-from askew.engine.client_linear import client_linear
-from askew.engine.client_norm import ClientBatchNorm, ClientGroupNorm, ClientLayerNorm
-from askew.engine.dropout import KeyedAttention, KeyedDropout, KeyedGRU, KeyedLSTM, KeyedRNN
-from askew.engine.fast_layers import use_fast_layers
+from askew.engine.kernels.conv import client_conv2d
+from askew.engine.kernels.linear import client_linear
+from askew.engine.layers import attention, recurrent
+from askew.engine.layers.dropout import KeyedAttention, KeyedDropout, KeyedGRU, KeyedLSTM, KeyedRNN
+from askew.engine.layers.fast import use_fast_layers
+from askew.engine.layers.norm import ClientBatchNorm, ClientGroupNorm, ClientLayerNorm
 from askew.engine.rewrite import neighbours
 
 
