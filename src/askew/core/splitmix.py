@@ -11,6 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from askew.core.compat import is_batched
 from askew.core.kernel import jit, tl, triton
 
 GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as int64: 2^64 / golden ratio, the SplitMix64 increment
@@ -51,7 +52,7 @@ def mix_number(z: int) -> int:
 
 def _has_kernel(z: Tensor) -> bool:
     """On a GPU; not inside `vmap`, whose tensors a kernel cannot take."""
-    return triton is not None and z.is_cuda and not torch._C._functorch.is_batchedtensor(z)
+    return triton is not None and z.is_cuda and not is_batched(z)
 
 
 @jit

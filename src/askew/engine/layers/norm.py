@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from askew.core.compat import BatchNorm, InstanceNorm
 from askew.engine.kernels.norm import batch_norm, group_norm, per_channel
 
 
@@ -23,7 +24,7 @@ class ClientBatchNorm(nn.Module):
     num_batches_tracked: Tensor | None
     counts: Tensor
 
-    def __init__(self, layer: nn.modules.batchnorm._BatchNorm) -> None:
+    def __init__(self, layer: BatchNorm) -> None:
         super().__init__()
         self.weight, self.bias, self.eps, self.momentum = layer.weight, layer.bias, layer.eps, layer.momentum
         self.channels, self.training = layer.num_features, layer.training
@@ -74,7 +75,7 @@ class ClientBatchNorm(nn.Module):
 class ClientGroupNorm(nn.Module):
     """`nn.GroupNorm`, or `nn.InstanceNorm` without running statistics, with weights [K, C]."""
 
-    def __init__(self, layer: nn.GroupNorm | nn.modules.instancenorm._InstanceNorm) -> None:
+    def __init__(self, layer: nn.GroupNorm | InstanceNorm) -> None:
         super().__init__()
         self.weight, self.bias, self.eps = layer.weight, layer.bias, layer.eps
         self.groups = layer.num_groups if isinstance(layer, nn.GroupNorm) else layer.num_features
