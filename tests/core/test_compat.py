@@ -5,7 +5,8 @@ from pathlib import Path
 
 import askew
 
-PRIVATE = re.compile(r"\btorch(\.\w+)*\._[a-zA-Z]|\bmodules\.\w+\._|\btorch\S* import _|\b_(reversed_padding_repeated_twice|conv_forward|all_weights)\b")
+PRIVATE = re.compile(r"\btorch(\.\w+)*\._[a-zA-Z]|\bmodules\.\w+\._|\btorch\S* import _"
+                     r"|\b_(reversed_padding_repeated_twice|conv_forward|all_weights)\b")
 
 
 def test_only_compat_names_private_parts_of_torch():

@@ -9,9 +9,11 @@ from contextlib import AbstractContextManager
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
+from torch.nn.modules.conv import _ConvNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.utils import _pytree
+from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode  # sees every operation; nothing public does
 
 # Nested dicts and tuples of tensors. torch.utils.pytree (public) comes with 2.14 or later; optree would be a further dependency.
 tree_map = _pytree.tree_map
@@ -31,8 +33,11 @@ foreach_copy_ = torch._foreach_copy_
 is_batched = torch._C._functorch.is_batchedtensor
 
 # What the layers of one, two and three dimensions have in common; without them, each of the three would be named.
+# NormWithStatistics: BatchNorm and InstanceNorm.
 BatchNorm = _BatchNorm
 InstanceNorm = _InstanceNorm
+NormWithStatistics = _NormBase
+Conv = _ConvNd
 
 
 def compiler_settings(variants: int) -> AbstractContextManager[object]:

@@ -24,7 +24,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from askew.core import rng
 from askew.core.client_piece import Message
 from askew.core.cohort import squared_lengths
-from askew.core.compat import tree_map
+from askew.core.compat import BatchNorm, foreach_sub_, tree_map
 from askew.core.errors import AskewError, first_line, suggest
 from askew.core.registry import numbers_of
 from askew.core.tensors import Params, Tree, add
@@ -103,7 +103,7 @@ class Vectorised:
             self.network, self.kind = batched_network(task.module, example, task.axes)
         # BatchNorm, or a `forward` that only vmap can batch, may look across a batch, and must not see padding there.
         self._exact_batches = self.kind == "vmap" or any(
-            isinstance(layer, nn.modules.batchnorm._BatchNorm) for layer in task.module.modules())
+            isinstance(layer, BatchNorm) for layer in task.module.modules())
         self._drops = bool(dropouts(task.module))
         weights = sum(p.numel() * p.element_size() for p in task.module.parameters())
         bound = max(1, CHUNK_BYTES.get(task.device.type, CHUNK_BYTES["cuda"]) // max(1, 6 * weights))
@@ -244,7 +244,7 @@ class Vectorised:
                 for size in np.unique(sizes):
                     who = torch.from_numpy(np.flatnonzero(sizes == size)).to(device)
                     state = self._step(work, params, buffers, state, totals, who, t, int(size))
-        torch._foreach_sub_(list(params.values()), [work.start[name] for name in params])
+        foreach_sub_(list(params.values()), [work.start[name] for name in params])
         return Results(params, buffers, state, totals / _steps_tensor(steps, device), squared_lengths(params))
 
     def _step(self, work: Work, all_params: Params, all_buffers: Params, state: Tree, totals: Tensor, who: slice | Tensor, t: int,
