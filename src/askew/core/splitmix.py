@@ -17,7 +17,7 @@ from askew.core.kernel import jit, tl, triton
 GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as int64: 2^64 / golden ratio, the SplitMix64 increment
 _MIX1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
 _MIX2 = -7723592293110705685  # 0x94D049BB133111EB
-_BLOCK = 1024
+_BLOCK = 1024  # numbers per program; not measured
 
 
 def mix(z: Tensor) -> Tensor:

@@ -31,10 +31,9 @@ from askew.engine.batched import Network, local_losses
 from askew.engine.batched_chain import BatchedChain, Facts
 from askew.engine.kernels.conv import KERNEL_ORDER
 from askew.engine.local import AUGMENT, LAYERS, STEP
+from askew.engine.tuning import IDLE, WHOLE
 
 PRECISIONS = ("fp32", "tf32", "bf16")
-IDLE = 1.15  # one graph for all clients, some of them idle, if that is at most so many times the work of several graphs
-WHOLE = 16  # steps of which one graph may consist
 TRIED = 2  # clients whose gradients are also taken without what was compiled
 _VARIANTS = 256  # compiled forms of one function that are kept; beyond its limit `torch.compile` silently compiles no more
 

@@ -38,14 +38,7 @@ from askew.engine.protocol import Chunk, Job, Lane
 from askew.engine.schedule import on_device
 from askew.engine.sequential import train_job
 from askew.engine.task import Task
-
-# Weights of one chunk, times what goes with them. On a CPU what its caches hold: an MLP of 77,000 weights trains 100 clients in
-# 0.21 s by 25, and in 0.37 s all at once; of 310,000, in 0.89 s by 4 or 8, and in 1.33 s.
-CHUNK_BYTES = {"cpu": 48 << 20, "cuda": 4 << 30}
-CHUNK_JOBS = {"cpu": 256, "cuda": 1024}
-# Compiling takes 16 to 45 s on an H200 and saves 0.3 to 1.8 us per example (benchmarks/networks.py, benchmarks/gpu.py): for most
-# networks it pays from 20 to 35 million examples on.
-COMPILED_EXAMPLES = 25e6
+from askew.engine.tuning import CHUNK_BYTES, CHUNK_JOBS, COMPILED_EXAMPLES
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,10 @@ from torch import Tensor
 
 from askew.core.kernel import has_kernels, jit, tl, triton
 from askew.core.opaque import opaque
+from askew.engine.tuning import ROW_OF_TAPS
 
 Pair = tuple[int, ...]
 KERNEL_ORDER = (0, 3, 4, 2, 1)  # [K, O, C, R, S] -> [K, R, S, C, O], as the kernels read weights
-WIDEST = 16  # values in a row of taps over all channels, up to which `taps_as_channels` pays
 MOST_TAPS = 30  # in each direction: the kernels keep which taps lie inside the image as one bit each
 
 
@@ -46,7 +46,7 @@ def client_conv2d(x: Tensor, weight: Tensor, bias: Tensor | None, stride: Pair, 
         x = x.to(torch.get_autocast_dtype(x.device.type))
     if has_kernels(x) and groups == 1 and tuple(dilation) == (1, 1) and max(weight.shape[3:]) <= MOST_TAPS:
         stride, padding = tuple(map(int, stride)), tuple(map(int, padding))
-        if not x.requires_grad and x.shape[1] * weight.shape[4] <= WIDEST:
+        if not x.requires_grad and x.shape[1] * weight.shape[4] <= ROW_OF_TAPS:
             x, weight, stride, padding = taps_as_channels(x, weight, stride, padding)
         flat = weight.to(x.dtype).permute(KERNEL_ORDER).contiguous()  # no copy where the weights are kept like this
         bias = None if bias is None else bias.contiguous()  # a frozen one is one client's, repeated

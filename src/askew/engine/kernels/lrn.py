@@ -22,6 +22,7 @@ from torch import Tensor
 
 from askew.core.kernel import has_kernels, jit, tl, triton
 from askew.core.opaque import opaque
+from askew.engine.tuning import LRN_TILES
 
 MOST_CHANNELS = 128  # all channels of a pixel lie in one tile, and the band matrix in shared memory
 
@@ -98,11 +99,11 @@ def _launch(kernel: Any, tensors: list[Tensor], size: int, alpha: float, beta: f
     channels = x.shape[1]
     pixels = x.numel() // channels
     wide = max(16, triton.next_power_of_2(channels))
-    block, tiles = (64 if wide <= 64 else 32), 4  # of what was tried on an H200 with 64 channels, the fastest
+    block = 64 if wide <= 64 else 32
     precision = "bf16" if x.dtype == torch.bfloat16 else "tf32" if torch.backends.cudnn.allow_tf32 else "tf32x3"
     # torch pads size // 2 channels in front and (size - 1) // 2 behind.
-    kernel[(triton.cdiv(pixels, block * tiles),)](*tensors, pixels, channels, size // 2, (size - 1) // 2, alpha / size, beta, k,
-                                                  rectify, precision, tiles, block, wide, num_warps=4, num_stages=len(tensors))
+    kernel[(triton.cdiv(pixels, block * LRN_TILES),)](*tensors, pixels, channels, size // 2, (size - 1) // 2, alpha / size, beta, k,
+                                                  rectify, precision, LRN_TILES, block, wide, num_warps=4, num_stages=len(tensors))
 
 
 @opaque("local_response_norm")

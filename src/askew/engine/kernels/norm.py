@@ -19,9 +19,7 @@ from torch import Tensor
 
 from askew.core.kernel import has_kernels, jit, tl, triton
 from askew.core.opaque import opaque
-
-_MOST_PARTS = 16  # programs that share the pixels of a set
-_PIXELS = 256  # for each of them, at least
+from askew.engine.tuning import NORM_PARTS, NORM_PIXELS, NORM_TILE
 
 
 def batch_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float, real: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
@@ -289,7 +287,7 @@ def _scaled_back_kernel(x, dy, mean, inverse, scale, plain, normal, counts, dx, 
 
 def _parts(x: Tensor) -> int:
     """Into how many the pixels of a set are cut."""
-    return max(1, min(_MOST_PARTS, x.shape[1] * x.shape[3] * x.shape[4] // _PIXELS))
+    return max(1, min(NORM_PARTS, x.shape[1] * x.shape[3] * x.shape[4] // NORM_PIXELS))
 
 
 def _launch(kernel: Any, x: Tensor, *others: Tensor) -> Tensor:
@@ -300,7 +298,8 @@ def _launch(kernel: Any, x: Tensor, *others: Tensor) -> Tensor:
     pixels = batch * height * width
     wide = min(128, max(16, triton.next_power_of_2(channels)))
     kernel[(sets, parts, triton.cdiv(channels, wide))](
-        _in_order(x), *others, sums, pixels, height * width, triton.cdiv(pixels, parts), channels, parts, 4096 // wide, wide, num_warps=4)
+        _in_order(x), *others, sums, pixels, height * width, triton.cdiv(pixels, parts), channels, parts, NORM_TILE // wide, wide,
+        num_warps=4)
     return sums
 
 
@@ -310,7 +309,7 @@ def _apply(kernel: Any, x: Tensor, *others: Tensor) -> Tensor:
     out = torch.empty((sets, batch, height, width, channels), device=x.device, dtype=x.dtype)
     pixels = batch * height * width
     wide = min(128, max(16, triton.next_power_of_2(channels)))
-    rows = 4096 // wide
+    rows = NORM_TILE // wide
     kernel[(sets, triton.cdiv(pixels, rows), triton.cdiv(channels, wide))](
         _in_order(x), *others, out, pixels, height * width, channels, rows, wide, num_warps=4)
     return out.permute(0, 1, 4, 2, 3)

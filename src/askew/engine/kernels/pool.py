@@ -15,6 +15,7 @@ from torch import Tensor
 
 from askew.core.kernel import has_kernels, jit, tl, triton
 from askew.core.opaque import opaque
+from askew.engine.tuning import POOL_TILE
 
 MOST_POOLED = 127  # pixels in a window: the kernels keep in one byte which was the largest
 
@@ -114,7 +115,7 @@ def _launch(kernel: Any, tensors: list[Tensor], count: int, x_shape: tuple[int, 
             padding: list[int], *options: bool, warps: int) -> None:
     _, channels, height, width = x_shape
     block_c = min(64, triton.next_power_of_2(channels))
-    block_m = 1024 // block_c  # forward, with eight warps, best of what was measured on an H200
+    block_m = POOL_TILE // block_c
     kernel[(triton.cdiv(count, block_m), triton.cdiv(channels, block_c))](
         *tensors, count, height, width, *out, channels, *window, *padding, *options, max(map(Tensor.numel, tensors)) >= 1 << 31,
         block_m, block_c, num_warps=warps)

@@ -21,9 +21,9 @@ from torch import Tensor
 
 from askew.core.kernel import has_kernels, jit, tl, triton
 from askew.core.opaque import opaque
+from askew.engine.tuning import RECURRENT_BLOCK
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
-_BLOCK = 512
 
 
 def wide_type(gates: Tensor) -> torch.dtype:
@@ -275,4 +275,5 @@ def _launch(kernel: Any, like: Tensor, *tensors: Tensor) -> None:
         assert v[0].is_contiguous(), "a client's values lie in one piece"
     clients, batch, hidden = like.shape
     number = clients * batch * hidden
-    kernel[(triton.cdiv(number, _BLOCK),)](*tensors, *(v.stride(0) for v in tensors), batch * hidden, number, hidden, _BLOCK)
+    programs = triton.cdiv(number, RECURRENT_BLOCK)
+    kernel[(programs,)](*tensors, *(v.stride(0) for v in tensors), batch * hidden, number, hidden, RECURRENT_BLOCK)
