@@ -13,7 +13,9 @@ from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from torch.nn.modules.conv import _ConvNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.utils import _pytree
-from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode  # sees every operation; nothing public does
+from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
+
+# `TorchDispatchMode` sees every operation that is done below it; nothing public does.
 
 # Nested dicts and tuples of tensors. torch.utils.pytree (public) comes with 2.14 or later; optree would be a further dependency.
 tree_map = _pytree.tree_map
