@@ -10,7 +10,7 @@ from torch import nn
 
 import askew
 from askew.engine.batched import CannotBatch
-from askew.engine.dropout import dropouts, key_dropouts, set_keys
+from askew.engine.layers.dropout import dropouts, key_dropouts, set_keys
 from askew.engine.sequential import Sequential
 from askew.engine.task import build_task
 from askew.engine.vectorised import Vectorised

@@ -17,8 +17,7 @@ from askew.core.preprocess import Preprocess
 from askew.core.tensors import ModelState
 from askew.engine.functional import call, places_of
 from askew.engine.local import cpu_order
-
-CHUNK = 2_000  # examples a forward pass: large enough to keep a device busy, small enough for any memory
+from askew.engine.tuning import CHUNK
 
 
 @dataclass(frozen=True)
