@@ -118,9 +118,9 @@ def test_a_wrong_import_is_named_with_file_line_and_room(path: str, line: str, r
     assert f"may not import {room}, only " in message
 
 
-KINDS = ("client", "upload", "server", "pool", "start", "partition")
-# Where names of pieces belong: compositions, the papers' experiments, and what `askew compare` runs by default.
-AT_HOME = ("pieces/methods.py", "papers/", "runs/default_job.py")
+KINDS = ("client", "server", "pool", "start", "partition")
+# Where names of pieces belong: compositions, the papers' experiments, what `askew compare` runs by default, and old recipes.
+AT_HOME = ("pieces/methods.py", "papers/", "runs/default_job.py", "core/migrate.py")
 # file -> words that are a piece's name, but mean something else there.
 OTHER_MEANINGS = {
     "cli/compare.py": {"emd"},  # the measure of skew
@@ -132,21 +132,7 @@ OTHER_MEANINGS = {
 }
 # file -> names of pieces that it knows. To be emptied, not to be added to: a piece states what others want to know of
 # it.
-KNOWN_NAMES = {
-    "cli/bench.py": {"random"},
-    "engine/choice.py": {"random"},
-    "engine/task.py": {"sgd", "mean"},
-    "pieces/client/quantize.py": {"evaluate_average", "quantize_at_random"},
-    "pieces/server/evaluate_average.py": {"train_on_server"},
-    "pieces/server/mask_by_sign_agreement.py": {"train_on_server"},
-    "pieces/server/rescale_to_mean_norm.py": {"train_on_server"},
-    "pieces/server/train_on_server.py": {"evaluate_average"},
-    "report/comparison_table.py": {"pooled"},
-    "rounds/loop.py": {"clip_gradient"},
-    "runs/comparison.py": {"pooled"},
-    "runs/run.py": {"random"},
-    "runs/sweep.py": {"random", "warm_up"},
-}
+KNOWN_NAMES: dict[str, set[str]] = {}
 
 
 def homes() -> dict[str, set[str]]:

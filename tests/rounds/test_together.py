@@ -36,14 +36,14 @@ def test_together_as_alone(method, monkeypatch):
     assert all((made is not None) == batched for made in used)
     monkeypatch.setattr(together, "FROM", len(recipes) + 1)
     for outcome, alone in zip(outcomes, sweep(recipes, engine="vectorised"), strict=True):
-        for name, v in alone.result.model.items():
-            torch.testing.assert_close(outcome.result.model[name], v, rtol=1e-6, atol=1e-7)
-        assert [record["train_loss"] for record in outcome.result.records] == pytest.approx(
-            [record["train_loss"] for record in alone.result.records])
+        for name, v in alone.model.items():
+            torch.testing.assert_close(outcome.model[name], v, rtol=1e-6, atol=1e-7)
+        assert [record["train_loss"] for record in outcome.records] == pytest.approx(
+            [record["train_loss"] for record in alone.records])
 
 
 def test_one_configuration_that_diverges_does_not_touch_the_others():
     recipes = grid(askew.methods.fedavgm(BASE), {"sgd.lr": [0.1, 1e30, 0.03, 0.05]})
     outcomes = sweep(recipes, engine="vectorised")
     assert [outcome.diverged is not None for outcome in outcomes] == [False, True, False, False]
-    assert torch.isfinite(outcomes[0].result.model["fc1.weight"]).all()
+    assert torch.isfinite(outcomes[0].model["fc1.weight"]).all()

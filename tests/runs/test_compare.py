@@ -62,7 +62,7 @@ def test_methods_of_one_shape_train_together_with_the_bits_of_a_run_alone():
 
 def test_what_trains_in_one_place_is_seen_by_what_it_owns():
     recipes = {"fedavg": fedavg(BASE), "alone": BASE.replace(population="iid(clients=1)"),
-               "part": BASE.replace(population="pooled()", hold_out=0.5)}
+               "part": BASE.replace(population="pooled() + hold_out(0.5)")}
     assert [c.is_ceiling for c in compare(recipes, [0]).contenders] == [False, True, False]
 
 

@@ -33,14 +33,14 @@ def test_resumed_as_unbroken(method, engine, tmp_path):
 
 
 def test_only_what_changed_is_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(client_memory, "ROWS_PER_SHARD", 2)
+    monkeypatch.setattr(client_memory, "ROWS_PER_BLOCK", 2)
     folder = RunFolder.create(tmp_path / "run", RECIPE, {})
     memory = ClientMemory(lambda model: {"c": torch.zeros(3)}, ModelState({}))
-    memory.put(0, [0, 1, 2, 3], {"c": torch.arange(12.0).view(4, 3)})  # rows 1 to 4: shards 0, 1, 2
+    memory.put(0, [0, 1, 2, 3], {"c": torch.arange(12.0).view(4, 3)})  # rows 1 to 4: blocks 0, 1, 2
     folder.save_checkpoint({"round": 1, "memory": memory.state})
     before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "run" / MEMORY).iterdir()}
     assert len(before) == 3
-    memory.put(0, [3], {"c": torch.full((1, 3), 9.0)})  # row 4, shard 2
+    memory.put(0, [3], {"c": torch.full((1, 3), 9.0)})  # row 4, block 2
     folder.save_checkpoint({"round": 2, "memory": memory.state})
     after = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "run" / MEMORY).iterdir()}
     assert len(after) == 3

@@ -9,6 +9,7 @@ from torch import nn
 
 import askew
 from askew.core.population import Ownership, Population
+from askew.core.server_piece import ServerChain
 from askew.engine.task import Task
 from askew.pieces.methods import fedavg, fedavgm, fedcd, fednnnn, ozdayi_combination
 from askew.rounds.simulation import Simulation
@@ -46,7 +47,7 @@ def test_interrupted_between_rounds(recipe, at, tmp_path):
     assert contents(tmp_path / "broken") == contents(tmp_path / "whole")
 
 
-@pytest.mark.parametrize(("owner", "method"), [(Task, "evaluate"), (Task, "scores"), (Simulation, "_aggregate"),
+@pytest.mark.parametrize(("owner", "method"), [(Task, "evaluate"), (Task, "scores"), (ServerChain, "update"),
                                                (Simulation, "_update_pool"), (Simulation, "_check_finite")])
 def test_interrupted_in_the_middle_of_a_round(owner, method, tmp_path, monkeypatch):
     """Wherever Ctrl-C strikes, the round under way is undone: during training, aggregation, validation, evaluation."""

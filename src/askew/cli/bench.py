@@ -13,7 +13,7 @@ from rich.table import Table
 from askew.cli.common import AsJson, DataDir, Imports, import_modules, out, print_json
 from askew.cli.run import Device, Settings
 from askew.engine.choice import TRY_CLIENTS, TRY_STEPS, calibrate, choose
-from askew.engine.task import Task, build_task, initial_model
+from askew.engine.task import Task, build_task
 from askew.runs.load import load_recipe
 from askew.runs.run_folder import describe_environment
 
@@ -75,7 +75,7 @@ def _centralised(task: Task, examples: int, clients: int, repeats: int) -> float
     """Seconds for one model on as many examples, batches as large as the clients' together."""
     indices = task.population.train.indices[:examples]
     plain = replace(task, recipe=task.recipe.replace(epochs=1))
-    start, best = initial_model(replace(plain, recipe=plain.recipe.replace(start="random()"))), float("inf")
+    start, best = plain.fresh, float("inf")
     for repeat in range(repeats + 1):
         began = time.perf_counter()
         plain.train_pooled(start, indices, epochs=1, role="bench", number=0,

@@ -15,7 +15,7 @@ from torch import Tensor
 from askew.core.compat import tree_flatten, tree_leaves, tree_unflatten
 from askew.core.tensors import ModelState, Tree
 
-ROWS_PER_SHARD = 64  # of a checkpoint: only shards in which a row has changed are written again
+ROWS_PER_BLOCK = 64  # of a checkpoint: only blocks in which a row has changed are written again
 
 
 class ClientMemory:
@@ -37,7 +37,7 @@ class ClientMemory:
         self._table: list[Tensor] = [v[None].clone() for v in self._first]  # row 0: what all begin with
         self._place: dict[tuple[int, int], int] = {}  # (model, client) -> row
         self._free: list[int] = []
-        self._version: Counter[int] = Counter()  # of each shard: how often a row of it has changed
+        self._version: Counter[int] = Counter()  # of each block: how often a row of it has changed
 
     def __bool__(self) -> bool:
         """Whether clients remember anything."""
@@ -75,18 +75,18 @@ class ClientMemory:
 
     @property
     def state(self) -> dict[str, Any]:
-        """For a checkpoint: who has which row, and the rows in shards, each with a number that grows when it changes. No copies."""
-        shards = range(-(-self._used // ROWS_PER_SHARD))
+        """For a checkpoint: who has which row, and the rows in blocks, each with a number that grows when it changes. No copies."""
+        blocks = range(-(-self._used // ROWS_PER_BLOCK))
         return {"place": [[model, client, row] for (model, client), row in self._place.items()],
-                "shards": {n: {"version": self._version[n], "rows": [v[n * ROWS_PER_SHARD : min(self._used, (n + 1) * ROWS_PER_SHARD)]
-                                                                    for v in self._table]} for n in shards}}
+                "blocks": {n: {"version": self._version[n], "rows": [v[n * ROWS_PER_BLOCK : min(self._used, (n + 1) * ROWS_PER_BLOCK)]
+                                                                    for v in self._table]} for n in blocks}}
 
     @state.setter
     def state(self, saved: Mapping[str, Any]) -> None:
         self._place = {(model, client): row for model, client, row in saved["place"]}
-        shards = [saved["shards"][n] for n in sorted(saved["shards"])]
-        self._table = [torch.cat([shard["rows"][i] for shard in shards]).to(v.device, v.dtype) for i, v in enumerate(self._table)]
-        self._version = Counter({n: shard["version"] for n, shard in saved["shards"].items()})
+        blocks = [saved["blocks"][n] for n in sorted(saved["blocks"])]
+        self._table = [torch.cat([block["rows"][i] for block in blocks]).to(v.device, v.dtype) for i, v in enumerate(self._table)]
+        self._version = Counter({n: block["version"] for n, block in saved["blocks"].items()})
         taken = set(self._place.values())
         self._free = [row for row in range(1, self._used) if row not in taken]
 
@@ -104,5 +104,5 @@ class ClientMemory:
         row = self._place[model, client]
         while row >= len(self._table[0]):  # twice as much room
             self._table = [torch.cat([v, torch.zeros_like(v)]) for v in self._table]
-        self._version[row // ROWS_PER_SHARD] += 1
+        self._version[row // ROWS_PER_BLOCK] += 1
         return row

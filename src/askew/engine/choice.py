@@ -15,7 +15,7 @@ from askew.engine.batched import CannotBatch
 from askew.engine.parallel import Parallel
 from askew.engine.protocol import Engine, Job, Lane
 from askew.engine.sequential import Sequential
-from askew.engine.task import Task, initial_model
+from askew.engine.task import Task
 from askew.engine.threads import allowed_threads, examples_per_step, forward_flops, threads_for, use_threads
 from askew.engine.tuning import FEW_CLIENTS, SMALL_STEP, SMALL_WEIGHTS
 from askew.engine.vectorised import Vectorised
@@ -112,7 +112,7 @@ def calibrate(task: Task, repeats: int = 3, clients: int = TRY_CLIENTS, steps: i
     """
     trial = _cut(task, clients, steps)
     jobs = [Job(0, client) for client in range(trial.num_clients)]
-    start = initial_model(replace(trial, recipe=trial.recipe.replace(start="random()")))
+    start = trial.fresh
     engines: dict[str, Engine] = {}
     timings: dict[str, Timing] = {}
     for name, make in ENGINES.items():

@@ -14,6 +14,7 @@ from torch.nn.utils import get_total_norm
 
 from askew.core import rng
 from askew.core.client_memory import ClientMemory
+from askew.core.client_piece import OnGradient
 from askew.core.cohort import LONGEST, Cohort
 from askew.core.dataset import Examples
 from askew.core.errors import AskewError, DivergedError
@@ -282,6 +283,6 @@ class Simulation:
 
     def _hint(self) -> str:
         rate = next((f"{spec.name}.lr is {spec.args['lr']}" for spec in self.task.recipe.step if "lr" in spec.args), None)
-        clips = any(spec.name == "clip_gradient" for spec in self.task.recipe.step)
+        clips = any(isinstance(p, OnGradient) for p in self.task.client.pieces)
         return ("lower the learning rate" + (f" ({rate})" if rate else "")
                 + ("" if clips else ", or clip gradients (clip_gradient(10) before sgd)"))

@@ -116,13 +116,13 @@ class RunFolder:
         files: dict[int, str] = {}
         if memory := state.get("memory"):
             (self.path / MEMORY).mkdir(exist_ok=True)
-            files = {n: f"{n}-{shard['version']}.pt" for n, shard in memory["shards"].items()}
-            for n, shard in memory["shards"].items():
+            files = {n: f"{n}-{block['version']}.pt" for n, block in memory["blocks"].items()}
+            for n, block in memory["blocks"].items():
                 if not (self.path / MEMORY / files[n]).is_file():
                     aside = self.path / MEMORY / f"{files[n]}.new"
-                    torch.save([v.cpu().clone() for v in shard["rows"]], aside)
+                    torch.save([v.cpu().clone() for v in block["rows"]], aside)
                     aside.replace(self.path / MEMORY / files[n])
-            versions = {n: shard["version"] for n, shard in memory["shards"].items()}
+            versions = {n: block["version"] for n, block in memory["blocks"].items()}
             state["memory"] = {"place": memory["place"], "versions": versions}
         torch.save(state, fresh)
         fresh.replace(self.path / CHECKPOINT)
@@ -134,7 +134,7 @@ class RunFolder:
         self.check_checkpoint()
         state: dict[str, Any] = torch.load(self.path / CHECKPOINT, weights_only=True, map_location=device)
         if memory := state.get("memory"):
-            state["memory"] = {"place": memory["place"], "shards": {
+            state["memory"] = {"place": memory["place"], "blocks": {
                 n: {"version": version, "rows": torch.load(self.path / MEMORY / f"{n}-{version}.pt", weights_only=True, map_location=device)}
                 for n, version in memory["versions"].items()}}
         self.rewrite(record for record in self.records() if record["round"] <= state["round"])
