@@ -2,13 +2,14 @@
 # make demo    set up, then run the default job
 # make test    set up, then lint, type-check and run all tests
 # make long    the long run: 200 random networks, every form compiled (an hour or more)
+# make vectors write the test vectors in vectors/, and check four methods with them in plain numpy
 # make papers  write docs/papers and the README's summary from results/
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: setup demo test fast long lint papers clean
+.PHONY: setup demo test fast long lint papers vectors clean
 
 setup: $(VENV)/.installed
 
@@ -38,6 +39,10 @@ lint: setup
 
 papers: setup
 	$(BIN)/python -m askew.report.paper_page results docs
+
+vectors: setup
+	$(BIN)/python vectors/make.py
+	$(BIN)/python vectors/check.py
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info
