@@ -2,14 +2,16 @@
 
     python benchmarks/scaffold_collapse.py results/scaffold/collapse.json [--data-dir DIR] [--picture docs/img/scaffold-collapse.svg]
 
-About 6 minutes on one core; with --data-dir (a folder with MNIST) two more. `--only-picture` draws what the file holds.
+About 8 minutes on one core; with --data-dir (a folder with MNIST) one more. `--parts NAME,...` trains these parts again and leaves
+the others of the file as they are; `--parts none` only draws the picture.
 
 The federation is small on purpose: 20 clients of 72 digits, one hidden layer. A run that stops since something is not finite
 counts as chance (0.1). Every number is the accuracy after the last round, of three seeds. With a part of the clients there
 are more rounds, so that each client takes part about as often.
 
 `correct_after_step` and `sum_of_changes` are NIID-Bench's SCAFFOLD (github.com/Xtra-Computing/NIID-Bench, experiments.py), as
-it stands and as it stood before 2022-08-17 (`divide_by="cohort"`); see docs/methods/scaffold.md.
+it stands and as it stood before 2022-08-17 (`divide_by="cohort"`); `correct_from_model` is that of Flower's baseline niid_bench
+(github.com/adap/flower, baselines/niid_bench). See docs/methods/scaffold.md.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ POPULATIONS = {"iid": "iid(clients=20)", "two classes": "shards(clients=20, shar
 ROUNDS = {1.0: 20, 0.5: 40, 0.1: 100}  # so that a client takes part 20, 20 and 10 times
 BASE: dict[str, Any] = {"data": "digits()", "model": "mlp(hidden=[32])", "epochs": 4, "batch_size": 10}
 UNIFORM = "mean(weights='uniform')"
-Control = Literal["zeros", "random"]
+Control = Literal["zeros", "random", "model"]
 
 
 @piece("client")
@@ -66,6 +68,24 @@ def correct_after_step(lr: float, start: Control = "zeros") -> OnUpdate:
     return OnUpdate(update, keep, begin=lambda kept, ctx: kept, end=end, sends=["control"], wants=["control"])
 
 
+@piece("client")
+def correct_from_model(lr: float) -> OnUpdate:
+    """`correct_after_step`, where c_k begins as the weights of the model that the client is first sent."""
+    inner = correct_after_step(lr)
+
+    def keep(model: ModelState) -> Tree:
+        return {"c": zeros_like(model.params), "seen": torch.zeros(())}
+
+    def begin(kept: Tree, ctx: ClientContext) -> Tree:
+        return {name: torch.where(kept["seen"] > 0, c, ctx.start[name]) for name, c in kept["c"].items()}
+
+    def end(message: Message, control: Tree, kept: Tree, ctx: ClientContext) -> tuple[Message, Tree]:
+        message, new = inner.end(message, control, control, ctx)
+        return message, {"c": new, "seen": torch.ones_like(kept["seen"])}
+
+    return OnUpdate(inner.update, keep, begin=begin, end=end, sends=["control"], wants=["control"])
+
+
 @piece("server")
 def sum_of_changes(divide_by: Literal["all", "cohort"] = "all", start: Control = "zeros") -> ServerPiece:
     """c <- c + sum of the clients' changes / N (all clients) or / |S| (the round's)."""
@@ -80,9 +100,9 @@ def sum_of_changes(divide_by: Literal["all", "cohort"] = "all", start: Control =
 
 
 def first_control(params: Params, start: Control) -> Params:
-    """Zeros as the paper has them, or numbers drawn as the first weights of a network are: the same at all clients."""
-    if start == "zeros":
-        return zeros_like(params)
+    """Zeros as the paper has them; the model's first weights; or numbers drawn as weights are, the same at all clients."""
+    if start != "random":
+        return zeros_like(params) if start == "zeros" else params
     drawn = {name: rng.uniform(rng.key(0, "control", i), p.numel()).view(p.shape) for i, (name, p) in enumerate(params.items())}
     return {name: (2 * v - 1) * (params[name].shape[1] if v.ndim > 1 else 32) ** -0.5 for name, v in drawn.items()}
 
@@ -100,12 +120,15 @@ def chains(method: str, lr: float, momentum: float, weight_decay: float = 0.0) -
     if method in ("measured", "printed"):
         drift = f"correct_drift(lr={lr})" if method == "printed" else "correct_drift()"
         return {"step": [drift, local], "server": [UNIFORM, "update_control()"]}
+    if method == FROM_MODEL:
+        return {"step": [local, f"correct_from_model(lr={lr})"], "server": [UNIFORM, "sum_of_changes(start='model')"]}
     start = "random" if "random" in method else "zeros"
     divide_by = "cohort" if "/ |S|" in method else "all"
     return {"step": [local, f"correct_after_step(lr={lr}, start={start!r})"],
             "server": [UNIFORM, f"sum_of_changes(divide_by={divide_by!r}, start={start!r})"]}
 
 
+FROM_MODEL = "after step, c_k from the model"
 AFTER_STEP = ("after step", "after step, random c", "after step, / |S|", "after step, random c, / |S|")
 Row = dict[str, Any]
 
@@ -126,6 +149,8 @@ def cases() -> Iterator[Row]:
         yield case("steps", method, 0.03, 0.9, population, epochs=1, batch_size=batch, rounds=60)
     for lr, fraction, method, population in itertools.product((0.01, 0.03, 0.1), (1.0, 0.1), AFTER_STEP, both):
         yield case("NIID-Bench", method, lr, 0.9, population, fraction)
+    for lr, fraction, population in itertools.product((0.01, 0.03, 0.1), (1.0, 0.1), both):
+        yield case("Flower's baseline", FROM_MODEL, lr, 0.9, population, fraction)
     for decay, method in itertools.product((0.001, 0.01), ("measured", "printed")):
         yield case("weight decay", method, 0.03, 0.0, "two classes", weight_decay=decay)
 
@@ -227,20 +252,31 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="when SCAFFOLD collapses")
     parser.add_argument("out", type=Path)
     parser.add_argument("--data-dir")
+    parser.add_argument("--parts", help="parts to train, with commas; default: all")
     parser.add_argument("--picture", type=Path)
-    parser.add_argument("--only-picture", action="store_true")
     given = parser.parse_args()
-    if not given.only_picture:
-        torch.set_num_threads(1)
+    torch.set_num_threads(1)
+    rows = [row for row in (*cases(), *(mnist_cases() if given.data_dir else ()))
+            if given.parts is None or row["part"] in given.parts.split(",")]
+    before = json.loads(given.out.read_text()) if given.parts and given.out.exists() else {"environment": {}, "rows": []}
+    again = dict.fromkeys(row["part"] for row in rows)
+    if rows:
         began = time.process_time()
-        rows = train(cases(), None) + (train(mnist_cases(), given.data_dir) if given.data_dir else [])
-        result = {"what": __doc__.splitlines()[0], "base": BASE, "populations": POPULATIONS, "seeds": SEEDS, "chance": CHANCE,
-                  "cpu_seconds": round(time.process_time() - began), "environment": describe_environment("cpu"), "rows": rows}
-        given.out.parent.mkdir(parents=True, exist_ok=True)
-        head = json.dumps({**result, "rows": []}, indent=1).removesuffix("[]\n}")
-        given.out.write_text(head + "[\n  " + ",\n  ".join(map(json.dumps, rows)) + "\n ]\n}\n")
+        kept = [row for row in before["rows"] if row["part"] not in again]
+        environment = describe_environment("cpu")
+        trained = train(rows, given.data_dir)
+        environment["cpu_seconds"] = round(time.process_time() - began)
+        write(given.out, {**before["environment"], **dict.fromkeys(again, environment)}, kept + trained)
     if given.picture:
         draw(json.loads(given.out.read_text()), given.picture)
+
+
+def write(path: Path, environment: Mapping[str, Any], rows: list[Row]) -> None:
+    """One line per row, and per part where and with what it was trained."""
+    head = json.dumps({"what": str(__doc__).splitlines()[0], "base": BASE, "populations": POPULATIONS, "seeds": SEEDS, "chance": CHANCE,
+                       "environment": environment, "rows": []}, indent=1).removesuffix("[]\n}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(head + "[\n  " + ",\n  ".join(map(json.dumps, rows)) + "\n ]\n}\n")
 
 
 if __name__ == "__main__":
