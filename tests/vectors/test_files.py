@@ -65,3 +65,13 @@ def test_the_check_notices_a_wrong_number(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, FOLDER / "check.py", tmp_path], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.startswith("scaffold.json, round 0, client 0, control: ")
+
+
+def test_scaffold_as_printed_is_scaffold_as_measured_for_plain_sgd_and_not_with_momentum() -> None:
+    near_enough(FILES["scaffold"]["rounds"], FILES["scaffold_printed"]["rounds"])
+    measured, printed = (FILES[f"scaffold_momentum_{form}"]["rounds"][0]["local"] for form in ("measured", "printed"))
+    near_enough(measured[0]["sent"], printed[0]["sent"])  # one step: momentum has not begun
+    for m, p in zip(measured[1:], printed[1:], strict=True):
+        near_enough(m["sent"]["update"], p["sent"]["update"])
+        with pytest.raises(AssertionError):
+            near_enough(m["sent"]["control"], p["sent"]["control"])
