@@ -204,6 +204,47 @@ def draw(result: Mapping[str, Any], path: Path) -> None:
     figure.savefig(path)
 
 
+def tables(rows: list[Row]) -> list[str]:
+    """The page's tables in Markdown: accuracy in percent, mean and standard deviation over the seeds."""
+    def cell(**wanted: Any) -> str:
+        return "{:.1f} ± {:.1f}".format(*mean_of(rows, **wanted))
+
+    grid = "rates and participation"
+    both = list(POPULATIONS)[:2]
+    result = [_table(["momentum", "A", *(f"{p}: {m}" for p in both for m in ("measured", "printed"))],
+                     [[m, f"{amplification(m, 32):.2f}", *(cell(part="momentum" if m < 0.9 else grid, method=method, momentum=m, lr=0.03,
+                                                                fraction=1.0, population=population)
+                                                           for population in both for method in ("measured", "printed"))]
+                      for m in (0.3, 0.5, 0.6, 0.7, 0.8, 0.9)]),
+              _table(["local steps", "A", *(f"{p}: {m}" for p in both for m in ("measured", "printed"))],
+                     [[-(-72 // batch), f"{amplification(0.9, -(-72 // batch)):.2f}",
+                       *(cell(part="steps", method=method, batch_size=batch, population=population)
+                         for population in both for method in ("measured", "printed"))] for batch in (36, 24, 18, 10)]),
+              _table(["clients have", "in a round", "rate", "FedAvg, 0", "FedAvg, 0.9", "measured, 0", "measured, 0.9", "printed, 0.9"],
+                     [[population, f"{fraction:.0%}", lr, *(cell(part=grid, method=method, momentum=m, lr=lr, fraction=fraction,
+                                                                 population=population)
+                                                            for method, m in (("fedavg", 0.0), ("fedavg", 0.9), ("measured", 0.0),
+                                                                              ("measured", 0.9), ("printed", 0.9)))]
+                      for population in POPULATIONS for fraction in ROUNDS for lr in (0.01, 0.03, 0.1)]),
+              _table(["program", "rate", *(f"{p}, {f:.0%}" for p in both for f in (1.0, 0.1))],
+                     [[PROGRAMS[method], lr, *(cell(method=method, lr=lr, fraction=fraction, population=population)
+                                               for population in both for fraction in (1.0, 0.1))]
+                      for method in PROGRAMS for lr in (0.01, 0.03, 0.1)])]
+    if any(row["part"] == "MNIST" for row in rows):
+        methods = (("fedavg", 0.9), ("measured", 0.0), ("measured", 0.9), ("printed", 0.9))
+        result.append(_table(["MNIST", *(f"{method}, {m}" for method, m in methods)],
+                             [[population, *(cell(part="MNIST", method=method, momentum=m, population=population) for method, m in methods)]
+                              for population in both]))
+    return result
+
+
+def _table(head: list[str], lines: list[list[Any]]) -> str:
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in (head, ["---"] * len(head), *lines))
+
+
+PROGRAMS = {"after step": "corrects after the step; c from 0, changes / N", "after step, random c": "c random, changes / N",
+            "after step, / |S|": "c from 0, changes / \\|S\\|", "after step, random c, / |S|": "c random, changes / \\|S\\|",
+            FROM_MODEL: "c_k from the model first sent, changes / N"}
 COLOURS = {"measured": "#3f90da", "printed": "#bd1f01", "fedavg": "#717581"}
 BARS = {"after step": "c from 0,\nchanges / N", "after step, random c": "c random,\nchanges / N\n(since 2022)",
         "after step, / |S|": "c from 0,\nchanges / |S|", "after step, random c, / |S|": "c random,\nchanges / |S|\n(as published)"}
