@@ -197,11 +197,12 @@ def draw(result: Mapping[str, Any], path: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4), layout="constrained", sharey=True)
+    plt.rcParams.update({"axes.titlesize": 10, "legend.fontsize": 8, "svg.hashsalt": "askew"})
+    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4.2), layout="constrained", sharey=True)
     _draw_momentum(left, result["rows"])
     _draw_participation(middle, result["rows"])
     _draw_niid_bench(right, result["rows"])
-    figure.savefig(path)
+    figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
 def tables(rows: list[Row]) -> list[str]:
@@ -259,10 +260,10 @@ def _draw_momentum(axes: Any, rows: list[Row]) -> None:
                       markersize=4, capsize=2, label=f"$c_k$ {method}, {population}")
     edge = next(m / 1000 for m in range(1000) if amplification(m / 1000, 32) > 2)
     axes.axvline(edge, color="0.6", linewidth=1)
-    axes.annotate("A = 2", (edge, 55), xytext=(4, 0), textcoords="offset points", color="0.4")
+    axes.annotate("A = 2", (edge, 106), xytext=(4, 0), textcoords="offset points", color="0.4")
     axes.set(title="All of 20 clients, 32 local steps, rate 0.03", xlabel="momentum of the local steps", ylabel="accuracy, %",
-             ylim=(0, 102))
-    axes.legend(fontsize=8, loc="lower left")
+             ylim=(0, 118), yticks=range(0, 101, 20))
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 0.12))
 
 
 def _draw_participation(axes: Any, rows: list[Row]) -> None:
@@ -275,18 +276,18 @@ def _draw_participation(axes: Any, rows: list[Row]) -> None:
                       marker="o", linestyle="-" if momentum else ":", markersize=4, capsize=2, label=f"{label}, momentum {momentum}")
     axes.set(title="A part of the clients, two classes each, rate 0.03", xlabel="clients of a round", xticks=range(3),
              xticklabels=[f"{f:.0%}" for f in ROUNDS])
-    axes.legend(fontsize=8, loc="lower left")
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 0.12))
 
 
 def _draw_niid_bench(axes: Any, rows: list[Row]) -> None:
     for shift, fraction, colour in ((-0.2, 1.0, "#3f90da"), (0.2, 0.1, "#ffa90e")):
         values = [mean_of(rows, part="NIID-Bench", method=method, lr=NIID_RATE, fraction=fraction, population="iid") for method in BARS]
         axes.bar([i + shift for i in range(4)], [v for v, _ in values], 0.4, yerr=[s for _, s in values], color=colour, capsize=2,
-                 label=f"{fraction:.0%} of the clients per round")
+                 label=f"{fraction:.0%} of the clients")
     axes.axhline(10, color="0.6", linewidth=1)
     axes.set(title=f"NIID-Bench's program, IID, momentum 0.9, rate {NIID_RATE}", xticks=range(4), xticklabels=BARS.values())
     axes.tick_params(axis="x", labelsize=8)
-    axes.legend(fontsize=8, loc="lower left")
+    axes.legend(loc="upper center", ncols=2)
 
 
 def main() -> None:
@@ -299,23 +300,24 @@ def main() -> None:
     torch.set_num_threads(1)
     rows = [row for row in (*cases(), *(mnist_cases() if given.data_dir else ()))
             if given.parts is None or row["part"] in given.parts.split(",")]
-    before = json.loads(given.out.read_text()) if given.parts and given.out.exists() else {"environment": {}, "rows": []}
-    again = dict.fromkeys(row["part"] for row in rows)
+    before = json.loads(given.out.read_text()) if given.parts and given.out.exists() else {"environments": [], "rows": []}
+    again = list(dict.fromkeys(row["part"] for row in rows))
     if rows:
         began = time.process_time()
         kept = [row for row in before["rows"] if row["part"] not in again]
-        environment = describe_environment("cpu")
+        environment = describe_environment("cpu")  # now: it notes when it began, and the commit
         trained = train(rows, given.data_dir)
-        environment["cpu_seconds"] = round(time.process_time() - began)
-        write(given.out, {**before["environment"], **dict.fromkeys(again, environment)}, kept + trained)
+        others = [{**one, "parts": [part for part in one["parts"] if part not in again]} for one in before["environments"]]
+        write(given.out, [one for one in others if one["parts"]]
+              + [{"parts": again, **environment, "cpu_seconds": round(time.process_time() - began)}], kept + trained)
     if given.picture:
         draw(json.loads(given.out.read_text()), given.picture)
 
 
-def write(path: Path, environment: Mapping[str, Any], rows: list[Row]) -> None:
-    """One line per row, and per part where and with what it was trained."""
+def write(path: Path, environments: list[dict[str, Any]], rows: list[Row]) -> None:
+    """One line per row, and where and with what the parts were trained."""
     head = json.dumps({"what": str(__doc__).splitlines()[0], "base": BASE, "populations": POPULATIONS, "seeds": SEEDS, "chance": CHANCE,
-                       "environment": environment, "rows": []}, indent=1).removesuffix("[]\n}")
+                       "environments": environments, "rows": []}, indent=1).removesuffix("[]\n}")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(head + "[\n  " + ",\n  ".join(map(json.dumps, rows)) + "\n ]\n}\n")
 

@@ -1,5 +1,6 @@
 """The derivation of docs/methods/scaffold.md, with two clients whose gradients are constant: 1 and -1."""
 
+import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -7,8 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-from scaffold_collapse import amplification, correct_after_step
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+from scaffold_collapse import amplification, correct_after_step, tables
 
 from askew.core.client_piece import ClientChain, ClientContext, ClientPiece
 from askew.core.tensors import ModelState, add, subtract
@@ -60,3 +62,10 @@ def test_measured_gradients_do_not() -> None:
 def test_a_correction_behind_the_optimiser_does_not_but_its_control_variates_are_the_walk() -> None:
     controls = control_variates([sgd(0.1, momentum=0.9), correct_after_step(0.1)], 32, 5)
     assert controls == pytest.approx([amplification(0.9, 32)] * 5)
+
+
+def test_the_page_has_the_tables_of_the_stored_results() -> None:
+    page = (ROOT / "docs" / "methods" / "scaffold.md").read_text()
+    written = tables(json.loads((ROOT / "results" / "scaffold" / "collapse.json").read_text())["rows"])
+    assert len(written) == 5
+    assert all(table in page for table in written)  # else: docs/methods/scaffold.md, with the text around them
