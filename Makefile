@@ -3,13 +3,14 @@
 # make test    set up, then lint, type-check and run all tests
 # make long    the long run: 200 random networks, every form compiled (an hour or more)
 # make vectors write the test vectors in vectors/, and check four methods with them in plain numpy
+# make corners the quick tests with the oldest and newest Python and torch that are promised, where they can be had
 # make papers  write docs/papers and the README's summary from results/
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: setup demo test fast long lint papers vectors clean
+.PHONY: setup demo test fast long lint corners papers vectors clean
 
 setup: $(VENV)/.installed
 
@@ -36,6 +37,9 @@ long: setup
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+corners:
+	.ci/corners
 
 papers: setup
 	$(BIN)/python -m askew.report.paper_page results docs

@@ -18,13 +18,13 @@ def _examples(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     import numpy as np
     import torch
+    from askew.core.transform import chain
 
     import askew
     import askew.pieces.client
     import askew.pieces.methods
     import askew.pieces.server
     from askew.core import by_hand
-    from askew.core.transform import chain
 
     where: Path = request.getfixturevalue("tmp_path")
     request.getfixturevalue("monkeypatch").chdir(where)

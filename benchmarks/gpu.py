@@ -25,7 +25,7 @@ from workloads import Workload, workload
 from askew.engine.sequential import Sequential
 from askew.engine.task import build_task
 from askew.engine.vectorised import Vectorised, matrix_precision
-from askew.rounds.loop import Simulation
+from askew.rounds.simulation import Simulation
 from askew.runs.run_folder import describe_environment
 
 

@@ -49,7 +49,7 @@ def _rounds(clients: int, cohort: int, width: int = WIDTH, engine: str = "vector
     from askew.core.recipe import Recipe
     from askew.engine.choice import make_engine
     from askew.engine.task import build_task
-    from askew.rounds.loop import Simulation
+    from askew.rounds.simulation import Simulation
 
     examples = 100_000  # clients beyond a thousand share them: owning is two integers an example, not the data
     x, y = torch.randn(examples, 64, generator=torch.Generator().manual_seed(0)), torch.arange(examples) % 10

@@ -1,20 +1,43 @@
-"""`import askew` is light: no plotting, command-line or download library, and no work."""
+"""Nothing is loaded before it is needed: `import askew` and `askew --help` are light."""
 
 import json
 import subprocess
 import sys
 
-HEAVY = ("matplotlib", "typer", "rich", "pooch", "PIL", "pyarrow", "pandas", "sklearn", "scipy", "triton", "flwr", "datasets")
+import pytest
+
+# Libraries that only some commands need, and the parts of askew that import them.
+HEAVY = ("torch", "numpy", "safetensors", "matplotlib", "pooch", "PIL", "pyarrow", "pandas", "sklearn", "scipy",
+         "triton",
+         "flwr", "datasets", "askew.core.registry", "askew.pieces", "askew.data", "askew.models", "askew.partition",
+         "askew.engine", "askew.rounds", "askew.runs")
+COMMAND = "import sys; sys.argv = ['askew', {}]; import askew.cli.app; askew.cli.app.main()"
 
 
-def test_import_pulls_in_nothing_heavy():
-    code = f"import sys, json, askew; print(json.dumps([name for name in {HEAVY!r} if name in sys.modules]))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    torch_alone = subprocess.run([sys.executable, "-c", code.replace(", askew", ", torch")], capture_output=True, text=True, check=True)
-    assert set(json.loads(done.stdout)) <= set(json.loads(torch_alone.stdout))
+def loaded_by(code: str) -> set[str]:
+    """Modules that a fresh interpreter has loaded when `code` has run, or has ended it."""
+    told = f"import atexit, sys, json; atexit.register(lambda: sys.stderr.write(json.dumps(list(sys.modules)))); {code}"
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    return set(json.loads(done.stderr))
 
 
-def test_the_public_names_exist():
+@pytest.mark.parametrize("code", [
+    "import askew", "import askew.core.errors", "import askew.cli.app", "import askew.papers.citations",
+    COMMAND.format("'--help'"), COMMAND.format("'cite', 'fedavgm'"),
+])
+def test_nothing_heavy_is_loaded(code: str) -> None:
+    assert loaded_by(code) & set(HEAVY) == set()
+
+
+def test_import_askew_loads_neither_command_line_nor_tables() -> None:
+    assert loaded_by("import askew") & {"typer", "rich", "askew.cli", "askew.report", "askew.papers"} == set()
+
+
+def test_what_is_asked_for_is_loaded() -> None:
+    assert {"torch", "askew.core.recipe"} <= loaded_by("import askew; askew.Recipe")
+
+
+def test_the_public_names_exist() -> None:
     import askew
 
     assert all(hasattr(askew, name) for name in askew.__all__)

@@ -16,7 +16,7 @@ from workloads import workload
 
 from askew.engine.choice import make_engine
 from askew.engine.task import build_task
-from askew.rounds.loop import Simulation
+from askew.rounds.simulation import Simulation
 
 
 class Askew:

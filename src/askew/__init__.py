@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from askew.core.client_piece import ClientContext, ClientPiece, OnGradient, OnUpdate, Optimiser
     from askew.core.dataset import Dataset, Examples
     from askew.core.errors import AskewError, DivergedError
+    from askew.core.objective import Objective
     from askew.core.population import Ownership, Population
     from askew.core.recipe import Recipe
     from askew.core.registry import piece
@@ -24,17 +25,22 @@ if TYPE_CHECKING:
     from askew.pieces import methods
     from askew.runs.run import Result, resume, run
 
-_HOMES = {"Dataset": "core.dataset", "Examples": "core.dataset", "AskewError": "core.errors", "DivergedError": "core.errors",
-          "Ownership": "core.population", "Population": "core.population", "Recipe": "core.recipe", "piece": "core.registry",
-          "ClientContext": "core.client_piece", "ClientPiece": "core.client_piece", "OnGradient": "core.client_piece",
-          "OnUpdate": "core.client_piece", "Optimiser": "core.client_piece", "Aggregator": "core.server_piece",
-          "ServerContext": "core.server_piece", "ServerPiece": "core.server_piece", "Senders": "core.statistic",
-          "Statistic": "core.statistic",
-          "Result": "runs.run", "resume": "runs.run", "run": "runs.run"}
+_HOMES = {name: home for home, names in {
+    "core.dataset": ("Dataset", "Examples",),
+    "core.errors": ("AskewError", "DivergedError",),
+    "core.objective": ("Objective",),
+    "core.population": ("Ownership", "Population",),
+    "core.recipe": ("Recipe",),
+    "core.registry": ("piece",),
+    "core.client_piece": ("ClientContext", "ClientPiece", "OnGradient", "OnUpdate", "Optimiser",),
+    "core.server_piece": ("Aggregator", "ServerContext", "ServerPiece",),
+    "core.statistic": ("Senders", "Statistic",),
+    "runs.run": ("Result", "resume", "run",),
+}.items() for name in names}
 
-__all__ = ["Aggregator", "AskewError", "ClientContext", "ClientPiece", "Dataset", "DivergedError", "Examples", "OnGradient", "OnUpdate",
-           "Optimiser", "Ownership", "Population", "Recipe", "Result", "Senders", "ServerContext", "ServerPiece", "Statistic",
-           "methods", "piece", "resume", "run"]
+__all__ = ["Aggregator", "AskewError", "ClientContext", "ClientPiece", "Dataset", "DivergedError", "Examples",
+           "Objective", "OnGradient", "OnUpdate", "Optimiser", "Ownership", "Population", "Recipe", "Result", "Senders",
+           "ServerContext", "ServerPiece", "Statistic", "methods", "piece", "resume", "run"]
 
 
 def __getattr__(name: str) -> Any:

@@ -5,8 +5,11 @@ import askew.models
 import askew.partition
 import askew.pieces.client
 import askew.pieces.methods
+import askew.pieces.objective
 import askew.pieces.pool
 import askew.pieces.preprocess
 import askew.pieces.probe
+import askew.pieces.schedule
 import askew.pieces.server
-import askew.pieces.start  # noqa: F401
+import askew.pieces.start
+import askew.runs.judge  # noqa: F401

@@ -84,8 +84,7 @@ def test_help_names_every_scheme(run: Run) -> None:
 
 
 def test_server_share(run: Run) -> None:
-    code, out, _ = run("--scheme", "label_blocks(clients=2)", "--server-share", "0.2", "--server-size", "100",
-                       "--share", "0.5", "--json")
+    code, out, _ = run("--scheme", "label_blocks + hold_out(0.2, use=100) + share(0.5)", "--clients", "2", "--json")
     assert code == 0
     said = json.loads(out)
     assert said["server_examples"] == 100
@@ -125,8 +124,8 @@ def test_the_saved_population_is_the_one_shown(run: Run, tmp_path: Path) -> None
     (["--scheme", "iid(", "--clients", "10"], "cannot be read"),
     (["--scheme", "iid(clients=10)", "--set", "stratified"], "key=value"),
     (["--scheme", "iid(clients=10)", "--set", "stratified=maybe"], "stratified must be bool"),
-    (["--scheme", "iid(clients=10)", "--share", "0.5"], "--server-share"),
-    (["--scheme", "iid(clients=10)", "--server-share", "1.5"], "between 0 and 1"),
+    (["--scheme", "iid(clients=10) + share(0.5)"], "write + hold_out(0.2) before it"),
+    (["--scheme", "iid + hold_out(1.5)", "--clients", "10"], "hold_out: fraction must be in (0, 1), got 1.5"),
     (["--scheme", "natural"], "name no owner"),
     (["--data", "digitz", "--scheme", "iid(clients=10)"], "digits"),
 ])

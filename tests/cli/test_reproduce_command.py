@@ -34,8 +34,15 @@ def quick(recipe):
     return recipe.replace(rounds=2)
 
 
-ITEMS = (Item("toy2020", "table1", "What skew costs", (Row("IID", (BASE,)), Row("skewed", (SKEWED,))), quick, claims=(CLAIM,)),
-         Item("toy2020", "figure1", "Skewed alone", (Row("skewed", (SKEWED,)),), quick))
+def table():
+    return Item("toy2020", "table1", "What skew costs", (Row("IID", (BASE,)), Row("skewed", (SKEWED,))), quick, claims=(CLAIM,))
+
+
+def figure():
+    return Item("toy2020", "figure1", "Skewed alone", (Row("skewed", (SKEWED,)),), quick)
+
+
+ITEMS = {"table1": table, "figure1": figure}
 '''
 NUMBERS = '[table1]\nwhere = "table 1"\nunit = "%"\n[table1.rows]\nIID = {value = 77, spread = 9}\nskewed = {value = 10, about = true}\n'
 
@@ -55,7 +62,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
     space: dict[str, object] = {}
     exec((tmp_path / "paper" / "toy.py").read_text(), space)
     monkeypatch.setattr(papers, "PAPERS", ("toy2020",))
-    monkeypatch.setattr(papers, "items_of", lambda paper: space["ITEMS"])
+    monkeypatch.setattr(papers, "listed", lambda paper: space["ITEMS"])
     monkeypatch.setattr(numbers, "FOLDER", tmp_path / "paper")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path / "here")
@@ -193,7 +200,7 @@ def command(tmp_path: Path, *arguments: str) -> list[str]:
     """A process with the small paper in place of the five, and without the libraries that running does not need."""
     start = ("import sys, pathlib; sys.modules.update(dict.fromkeys(['pooch', 'PIL', 'tqdm', 'pyarrow', 'plotly']));"
              "import toy; from askew.papers import numbers, papers; papers.PAPERS = ('toy2020',);"
-             "papers.items_of = lambda paper: toy.ITEMS;"
+             "papers.listed = lambda paper: toy.ITEMS;"
              "numbers.FOLDER = pathlib.Path(); from askew.cli.app import main; main()")
     return [sys.executable, "-c", start, "reproduce", *arguments]
 

@@ -163,7 +163,7 @@ def test_a_loss_that_is_not_a_number_is_exit_code_3(cli, tmp_path):
 
 
 def test_ctrl_c_is_exit_code_130_and_resume_goes_on(cli, tmp_path, monkeypatch):
-    real, calls = askew.rounds.loop.Simulation.evaluate, []
+    real, calls = askew.rounds.simulation.Simulation.evaluate, []
 
     def strike(self):
         calls.append(None)
@@ -171,7 +171,7 @@ def test_ctrl_c_is_exit_code_130_and_resume_goes_on(cli, tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return real(self)
 
-    monkeypatch.setattr("askew.rounds.loop.Simulation.evaluate", strike)
+    monkeypatch.setattr("askew.rounds.simulation.Simulation.evaluate", strike)
     code, out, err = cli("run", "--set", "rounds=4", "--out", "x", "--json")
     assert code == 130
     answer = json.loads(out)

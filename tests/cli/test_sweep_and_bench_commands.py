@@ -53,7 +53,7 @@ def test_a_sweep_may_be_over_populations_and_shows_what_diverged(monkeypatch, ca
     (["--grid", "sgd.lr"], "--grid takes KEY=A,B"),
     (["--grid", "sdg.lr=0.1"], "did you mean 'sgd'"),
     (["--grid", "round=1,2"], "did you mean 'rounds'"),
-    (["--grid", "sgd.lr=0.1,fast"], "sgd: lr must be float, not 'fast'"),
+    (["--grid", "sgd.lr=0.1,fast"], "sgd: lr must be float or a schedule, not 'fast'"),
 ])
 def test_bad_grids_get_one_line(arguments, message, monkeypatch, capsys):
     code, out, err = call(monkeypatch, capsys, "sweep", *arguments)

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+from askew.core.transform import Context, add
 from conform.pieces import PIECES, RECIPES, UNEQUAL
 
 import askew
 from askew.core import registry, rng
 from askew.core.cohort import Cohort
-from askew.core.transform import Context, add
 from askew.engine.choice import ENGINES
 from askew.pieces.methods import projected
 

@@ -18,7 +18,7 @@ from askew.core.dataset import Dataset
 from askew.engine.protocol import Lane
 from askew.engine.sequential import Sequential
 from askew.engine.task import build_task
-from askew.rounds.loop import Simulation
+from askew.rounds.simulation import Simulation
 from askew.runs.sweep import sweep
 
 
@@ -67,14 +67,14 @@ def small_digits():
 
 LANES = {
     "populations, seeds and rates": (None, [
-        {"population": "label_blocks(clients=2)", "hold_out": 0.05}, {"population": "pooled()"},
+        {"population": "label_blocks(clients=2) + hold_out(0.05)"}, {"population": "pooled()"},
         {"population": "power_law(clients=5, min_examples=3)", "seed": 4, "step": "sgd(lr=0.02, momentum=0.9)"},
         {"population": "iid(clients=3)", "seed": 5, "fraction": 0.4, "step": "sgd(lr=0.1, momentum=0.3)"}]),
     "batch norm, other numbers of steps": (normed, [
-        {"population": "label_blocks(clients=2)", "hold_out": 0.05}, {"population": "pooled()"},
+        {"population": "label_blocks(clients=2) + hold_out(0.05)"}, {"population": "pooled()"},
         {"population": "iid(clients=5)", "seed": 2}]),
     "deep batch norm, other numbers of steps": (deep_batch_norm, [
-        {"population": "label_blocks(clients=2)", "hold_out": 0.05}, {"population": "pooled()"}]),
+        {"population": "label_blocks(clients=2) + hold_out(0.05)"}, {"population": "pooled()"}]),
 }
 
 

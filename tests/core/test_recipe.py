@@ -5,8 +5,12 @@ import math
 import pytest
 
 import askew
+from askew.core.population_spec import PopulationSpec
 from askew.core.recipe import Recipe, parse_value, read_file
 from askew.core.registry import Spec
+from askew.partition import hold_out
+from askew.pieces.client import sgd
+from askew.pieces.schedule import decay
 from askew.pieces.server import mean, momentum
 
 
@@ -22,11 +26,11 @@ def test_strings_specs_and_made_pieces_are_the_same_value():
 @pytest.mark.parametrize("recipe", [
     Recipe(),
     Recipe(server=["mean(weights='uniform')", "momentum(0.5, nesterov=true)"], rounds=7, fraction=0.25, judge="global"),
-    Recipe(step=["add_gradient_noise(1e-05)", "sgd(lr=0.1, lr_drops=[2, 3])", "project_to_ball(radius=inf)"]),
-    Recipe(pool="clone_and_delete(milestones=[1, 2])", upload=["quantize(8)"], validation=0.2),
+    Recipe(step=["add_gradient_noise(1e-05)", "sgd(lr=drops(0.1, at=[2, 3]))", "project_to_ball(radius=inf)"]),
+    Recipe(pool="clone_and_delete(milestones=[1, 2])", upload=["quantize(8)"], population="iid(clients=4) + validation(0.2)"),
     Recipe(data="npz(path='a folder/it\\'s \"mine\".npz')", name='quotes " and \\ and naïve 数据 😀'),
-    Recipe(preprocess=["normalise(mean=0.5, std=0.5)"], probes=["update_norms()"], hold_out=0.1, share=0.5,
-           start="warm_up()", judge="devices"),
+    Recipe(preprocess=["normalise(mean=0.5, std=0.5)"], probes=["update_norms()"],
+           population="iid(clients=4) + hold_out(0.1, use=20) + share(0.5)", start="warm_up()", judge="devices"),
 ], ids=range(6))
 def test_a_file_reads_back_to_an_equal_value(recipe, tmp_path):
     assert Recipe.from_toml(recipe.to_toml()) == recipe
@@ -43,11 +47,19 @@ def test_a_file_reads_back_to_an_equal_value(recipe, tmp_path):
     ({"rounds": 2.5}, "rounds must be int, not 2.5"),
     ({"rounds": True}, "rounds must be int, not True"),
     ({"epochs": 0}, "epochs must be at least 1, got 0"),
-    ({"batch_size": -1}, "batch_size must be at least 0, got -1"),
+    ({"batch_size": -1}, "batch_size must not be negative, got -1"),
     ({"evaluate_every": 0}, "evaluate_every must be at least 1"),
-    ({"hold_out": 1.0}, r"hold_out must be in \[0, 1\), got 1.0"),
-    ({"validation": -0.1}, r"validation must be in \[0, 1\), got -0.1"),
-    ({"share": 1.1, "hold_out": 0.1}, r"share must be in \[0, 1\], got 1.1"),
+    ({"population": "iid(4) + hold_out(1.0)"}, r"hold_out: fraction must be in \(0, 1\), got 1.0"),
+    ({"population": "iid(4) + validation(-0.1)"}, r"validation: fraction must be in \(0, 1\), got -0.1"),
+    ({"population": "iid(4) + hold_out(0.1) + share(1.1)"}, r"share: fraction must be in \(0, 1\], got 1.1"),
+    ({"population": "iid(4) + hold_out(0.1, use=0)"}, "hold_out: use must be at least 1, got 0"),
+    ({"population": "iid(4) + hold_out(0.1) + hold_out(0.2)"}, "population: hold_out stands twice"),
+    ({"population": "iid(4) + hold_uot(0.1)"}, "unknown combinator 'hold_uot'; did you mean 'hold_out'"),
+    ({"population": "iid(4) + shards(4, 2)"}, "unknown combinator 'shards'"),
+    ({"population": "hold_out(0.1) + iid(4)"}, "unknown partition 'hold_out'"),
+    ({"population": "iid(4) + 3"}, "combinator '3' cannot be read"),
+    ({"population": "iid(4) +"}, "cannot be read"),
+    ({"population": 3}, r"population must be a scheme such as iid\(clients=10\)"),
     ({"judge": "everyone"}, "judge must be 'auto' or 'global' or 'devices', not 'everyone'"),
     ({"server": ["meen()"]}, "unknown server 'meen'; did you mean 'mean'"),
     ({"model": "mlp(hiden=[3])"}, "has no argument 'hiden'; did you mean 'hidden'"),
@@ -79,6 +91,43 @@ def test_one_argument_of_a_piece_is_changed_by_its_address():
     assert recipe.step == (Spec("sgd", {"lr": 0.1}),)  # the original is as it was
 
 
+def test_a_schedule_is_a_value_that_is_addressed_by_its_name():
+    recipe = Recipe(step="sgd(lr=decay(0.1, 0.995), momentum=0.9)")
+    assert recipe == Recipe(step=sgd(lr=decay(0.1, 0.995), momentum=0.9))
+    assert str(recipe.step[0]) == "sgd(lr=decay(start=0.1, factor=0.995), momentum=0.9)"
+    assert Recipe.from_toml(recipe.to_toml()) == recipe
+    assert recipe.with_setting("decay.start", 0.3).step[0].args["lr"] == Spec("decay", {"start": 0.3, "factor": 0.995})
+    assert recipe.with_setting("sgd.lr", 0.3).step[0].args["lr"] == 0.3
+    assert Recipe().with_setting("sgd.lr", "cosine(0.3, rounds=50)").step[0].args["lr"] == Spec("cosine", {"start": 0.3, "rounds": 50})
+    with pytest.raises(askew.AskewError, match=r"decay: start must not be negative, got -1\.0"):
+        recipe.with_setting("decay.start", -1.0)
+    with pytest.raises(askew.AskewError, match="schedule 'decay' has no argument 'begin'"):
+        recipe.with_setting("decay.begin", 1.0)
+    with pytest.raises(askew.AskewError, match=r"the recipe has no piece 'cosine'; known: .*sgd, decay"):
+        recipe.with_setting("cosine.start", 1.0)
+
+
+def test_a_population_is_a_scheme_and_combinators():
+    recipe = Recipe(population="iid(4)+hold_out(0.1, use=20) + share(0.5)")
+    assert str(recipe.population) == "iid(clients=4) + hold_out(fraction=0.1, use=20) + share(fraction=0.5)"
+    assert (recipe.population.name, recipe.population.args) == ("iid", {"clients": 4})
+    assert recipe == Recipe(population=PopulationSpec.of(Spec("iid", {"clients": 4})) + hold_out(0.1, use=20) + "share(0.5)")
+    changed = recipe.with_setting("hold_out.fraction", 0.2).with_setting("share.fraction", 1.0).with_setting("population.clients", 5)
+    assert str(changed.population) == "iid(clients=5) + hold_out(fraction=0.2, use=20) + share(fraction=1.0)"
+    with pytest.raises(askew.AskewError, match="the recipe has no piece 'validation'"):
+        recipe.with_setting("validation.fraction", 0.2)
+    with pytest.raises(askew.AskewError, match=r"hold_out: fraction must be in \(0, 1\), got 1.0"):
+        recipe.with_setting("hold_out.fraction", 1.0)
+
+
+@pytest.mark.parametrize("name", ["hold_out", "hold_out_use", "share", "validation"])
+def test_fields_that_are_combinators_now_name_the_remedy(name):
+    for change in (lambda: Recipe().replace(**{name: 0.1}), lambda: Recipe().with_setting(name, 0.1)):
+        with pytest.raises(askew.AskewError, match=rf"{name!r} is a part of population now: write '\.\.\. \+ ") as error:
+            change()
+        assert "\n" not in str(error.value)
+
+
 def test_a_piece_that_stands_in_two_places_is_changed_in_both():
     """FedCD quantises what clients send and what the server stores; quantize.bits means both."""
     recipe = Recipe(upload=["quantize(8)"], server=["mean()", "quantize(8)"]).with_setting("quantize.bits", 4)
@@ -89,7 +138,7 @@ def test_a_piece_that_stands_in_two_places_is_changed_in_both():
 @pytest.mark.parametrize(("address", "value", "message"), [
     ("sdg.lr", 1.0, "the recipe has no piece 'sdg'; did you mean 'sgd'"),
     ("sgd.rate", 1.0, "client 'sgd' has no argument 'rate'"),
-    ("sgd.lr", "fast", "sgd: lr must be float, not 'fast'"),
+    ("sgd.lr", "fast", "sgd: lr must be float or a schedule, not 'fast'"),
     ("momentum.beta", 0.9, "the recipe has no piece 'momentum'"),
 ])
 def test_addresses_that_lead_nowhere(address, value, message):

@@ -3,11 +3,13 @@
 import math
 
 import pytest
+from askew.core.transform import Transform
 
 from askew.core import registry
 from askew.core.errors import AskewError
 from askew.core.registry import Spec, piece
-from askew.core.transform import Transform
+from askew.pieces.client import sgd
+from askew.pieces.schedule import decay, drops
 from askew.pieces.server import momentum
 
 
@@ -25,6 +27,47 @@ def test_a_spec_reads_back_what_it_writes():
     assert str(registry.parse("client", "project_to_ball(radius=inf)")) == "project_to_ball(radius=inf)"
 
 
+@pytest.mark.parametrize(("text", "message"), [
+    ("sgd(lr=dekay(0.1, 0.9))", "unknown schedule 'dekay'; did you mean 'decay'?"),
+    ("sgd(lr=decay(0.1))", "schedule 'decay' needs 'factor'"),
+    ("sgd(lr=decay(0.1, 1.5))", "decay: factor must be in (0, 1], got 1.5"),
+    ("sgd(lr=drops(0.1, at=3))", "drops: at must be a list of int, not 3"),
+    ("sgd(lr=momentum(0.1))", "unknown schedule 'momentum'"),
+    ("sgd(momentum=decay(0.1, 0.9))", "sgd: momentum must be float, not decay(0.1, 0.9)"),
+])
+def test_pieces_inside_pieces_are_checked(text, message):
+    with pytest.raises(AskewError) as error:
+        registry.parse("client", text)
+    assert message in str(error.value)
+
+
+def test_pieces_inside_pieces_are_read_written_and_made():
+    nested = registry.parse("client", "sgd(drops(decay(0.1, 0.9), [2, 3]), nesterov=true, momentum=0.9)")
+    assert nested.args["lr"] == Spec("drops", {"start": Spec("decay", {"start": 0.1, "factor": 0.9}), "at": [2, 3]})
+    assert registry.parse("client", str(nested)) == nested
+    assert sgd(lr=drops(decay(0.1, 0.9), at=[2, 3]), momentum=0.9, nesterov=True).spec.args == nested.args
+    assert registry.names_in(nested) == ["sgd", "drops", "decay"]
+    assert decay(0.1, 0.9) == decay(0.1, 0.9) != decay(0.1, 0.8)
+
+
+def test_numbers_inside_pieces_may_be_tensors():
+    """Two configurations, rates 0.1 and 0.2 that halve: after one round 0.05 and 0.1."""
+    import torch
+
+    spec = registry.parse("client", "sgd(lr=decay(0.1, 0.5))")
+    together = registry.with_numbers(spec, {"lr.start": torch.tensor([0.1, 0.2])})
+    rate = registry.build("schedule", together.args["lr"])
+    assert rate(1).tolist() == pytest.approx([0.05, 0.1])
+    assert rate(torch.tensor(2)).tolist() == pytest.approx([0.025, 0.05])
+    assert registry.without_numbers(spec) == registry.without_numbers(registry.parse("client", "sgd(lr=decay(3.0, 0.1))"))
+    assert registry.without_numbers(spec) != registry.without_numbers(registry.parse("client", "sgd(lr=0.1)"))
+
+
+def test_what_is_as_by_default_is_left_out_inside_pieces_too():
+    spec = registry.parse("client", "sgd(lr=cosine(1, rounds=5, end=0.0), momentum=0.0)")
+    assert str(registry.essential("client", spec)) == "sgd(lr=cosine(start=1.0, rounds=5))"
+
+
 def test_a_made_piece_remembers_how_it_was_made():
     assert momentum(0.3).spec == Spec("momentum", {"beta": 0.3})
 
@@ -36,10 +79,12 @@ def test_a_made_piece_remembers_how_it_was_made():
     ("mean('median')", "mean: weights must be 'examples' or 'uniform' or 'score', not 'median'"),
     ("momentum(0.9, True, 3)", "takes at most 2 arguments, 3 were given"),
     ("momentum(0.9", "cannot be read"),
-    ("momentum(__import__('os'))", "cannot be read"),
+    ("momentum(__import__('os'))", "momentum: beta must be float, not __import__('os')"),
+    ("momentum([decay(0.1, 0.9)])", "cannot be read"),
     ("mask_by_sign_agreement()", "needs 'theta'"),
-    ("no.such:piece", "cannot be imported"),
-    ("no.such:piece(path='a:b')", "cannot be imported"),
+    ("my.module:piece", "server 'my.module:piece' names a module, which recipes may not; import it (--import my.module) and write 'piece'"),
+    ("os:system(path='a:b')", "--import os"),
+    ("my_piece(3)", "unknown server 'my_piece'; "), ("my_piece(3)", "--import MODULE"),
 ])
 def test_bad_text_gets_one_clear_line(text, message):
     with pytest.raises(AskewError) as error:
@@ -68,4 +113,3 @@ def test_a_new_server_piece_is_one_function_and_no_edit_elsewhere():
 
 def test_a_colon_in_an_argument_is_not_a_module():
     assert registry.parse("start", "pretrained(path='a:b.safetensors')") == Spec("pretrained", {"path": "a:b.safetensors"})
-    assert registry.parse("server", "askew.pieces.server.scale:scale(lr=0.5)").args == {"lr": 0.5}

@@ -2,12 +2,12 @@
 
 import pytest
 import torch
+from askew.core.transform import Context, Plan, Transform, chain, check_order, norm
 from hypothesis import given
 from hypothesis import strategies as st
 
 from askew.core import registry, rng
 from askew.core.errors import AskewError
-from askew.core.transform import Context, Plan, Transform, chain, check_order, norm
 from askew.engine.batched import BatchedStep
 from askew.pieces.client import add_proximal, clip_gradient, project_to_ball, sgd
 from askew.pieces.server import evaluate_average, mean, momentum, quantize, scale

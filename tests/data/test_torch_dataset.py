@@ -53,7 +53,7 @@ def test_what_does_not_fit_is_refused(refused):
         from_torch_dataset(Endless(), good)
     with refused("custom: test: no examples"):
         from_torch_dataset(good, [])
-    with refused(r"example 0 is \(ndarray, int\), not \(Tensor, int\)"):
+    with refused(r"example 0 is \(ndarray, int\), not \(Tensor, target\)"):
         from_torch_dataset([(np.zeros(2), 1)], good)
     with refused("example 0 is Tensor, not"):
         from_torch_dataset([torch.zeros(2)], good)

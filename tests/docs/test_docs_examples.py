@@ -19,7 +19,7 @@ from askew.runs.load import load_recipe
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
-RUN = ["README.md", "docs/guide.md", "docs/add-a-method.md"]
+RUN = ["README.md", "docs/guide.md", "docs/add-a-method.md", "docs/objectives.md"]
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -29,7 +29,7 @@ def blocks(page: Path, language: str) -> list[str]:
 def commands(page: Path) -> list[list[str]]:
     """Every line of an indented block or example that calls askew."""
     text = "\n".join(line for line in page.read_text().splitlines())
-    lines = re.findall(r"^(?:    |#   )(?:PYTHONPATH=\. )?askew ([a-z].*)$", text, re.MULTILINE)
+    lines = re.findall(r"^(?:    |#   )askew ([a-z].*)$", text, re.MULTILINE)
     # Columns of explanation stand three or more spaces behind a command.
     return [shlex.split(re.split(r" {3,}", line)[0]) for line in lines]
 
@@ -52,7 +52,8 @@ def test_python_blocks_run(name: str, tmp_path: Path, monkeypatch: pytest.Monkey
     sys.modules.pop("my_methods", None)
 
 
-@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in ("client", "upload", "server") for name in registry.names(kind)
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in ("client", "upload", "server", "objective")
+                                            for name in registry.names(kind)
                                             if registry.find(kind, name).__module__.startswith("askew.")])
 def test_every_step_of_a_method_has_an_example_that_runs(kind: str, name: str) -> None:
     """`pytest` runs what stands behind >>> in the package, too."""

@@ -67,10 +67,10 @@ def assert_same(got, expected):
     ({"server": ["mean()", "momentum(0.7)"]}, {"server_momentum": 0.7}),
     ({"step": ["sgd(lr=0.3, weight_decay=0.05)"]}, {"weight_decay": 0.05}),
     ({"step": ["sgd(lr=0.3, momentum=0.8)"]}, {"momentum": 0.8}),
-    ({"step": ["sgd(lr=0.3, lr_decay=0.5)"]}, {"decay": 0.5}),
-    ({"step": ["sgd(lr=0.3, lr_drops=[1, 2])"]}, {"drops": (1, 2)}),
+    ({"step": ["sgd(lr=decay(0.3, 0.5))"]}, {"decay": 0.5}),
+    ({"step": ["sgd(lr=drops(0.3, at=[1, 2]))"]}, {"drops": (1, 2)}),
     ({"seed": 3}, {"seed": 3}),
-    ({"fraction": 0.4, "epochs": 2, "seed": 1, "step": ["sgd(lr=0.3, momentum=0.5, weight_decay=0.01, lr_decay=0.9)"],
+    ({"fraction": 0.4, "epochs": 2, "seed": 1, "step": ["sgd(lr=decay(0.3, 0.9), momentum=0.5, weight_decay=0.01)"],
       "server": ["mean()", "momentum(0.5)", "scale(0.8)"]},
      {"epochs": 2, "seed": 1, "momentum": 0.5, "weight_decay": 0.01, "decay": 0.9, "server_momentum": 0.5,
       "server_rate": 0.8}),
@@ -87,7 +87,7 @@ def test_each_of_these_settings_changes_the_result():
     base = askew.run(BASE).model["fc1.weight"]
     for changes in ({"epochs": 3}, {"fraction": 0.5}, {"server": ["mean(weights='uniform')"]}, {"seed": 3},
                     {"server": ["mean()", "scale(0.5)"]}, {"step": ["sgd(lr=0.1, weight_decay=0.05)"]},
-                    {"step": ["sgd(lr=0.1, momentum=0.8)"]}, {"step": ["sgd(lr=0.1, lr_decay=0.5)"]}):
+                    {"step": ["sgd(lr=0.1, momentum=0.8)"]}, {"step": ["sgd(lr=decay(0.1, 0.5))"]}):
         assert not torch.allclose(askew.run(BASE.replace(**changes)).model["fc1.weight"], base, atol=1e-4), changes
 
 

@@ -13,7 +13,7 @@ from askew.engine.choice import ENGINES, calibrate, choose, make_engine
 from askew.engine.sequential import Sequential
 from askew.engine.task import build_task
 from askew.engine.threads import examples_per_step
-from askew.rounds.loop import Simulation
+from askew.rounds.simulation import Simulation
 from askew.runs.sweep import sweep
 
 LONG = askew.Recipe(rounds=10_000)

@@ -12,7 +12,7 @@ from askew.engine.sequential import Sequential
 from askew.engine.task import build_task
 from askew.engine.vectorised import Vectorised
 from askew.pieces.methods import fedcd, fednnnn, fedprox, projected, server_training
-from askew.rounds.loop import Simulation
+from askew.rounds.simulation import Simulation
 
 COMPILES = shutil.which("g++") is not None and (Path(sysconfig.get_paths()["include"]) / "Python.h").is_file()
 on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
@@ -22,7 +22,7 @@ BASE = Recipe(population="dirichlet_per_class(clients=8, alpha=0.5)", batch_size
 RECIPES = {
     "equal sizes": BASE.replace(population="iid(clients=8)"),
     "unequal sizes": BASE,
-    "all of sgd": BASE.replace(step="sgd(lr=0.1, momentum=0.9, weight_decay=0.01, lr_decay=0.9)"),
+    "all of sgd": BASE.replace(step="sgd(lr=decay(0.1, 0.9), momentum=0.9, weight_decay=0.01)"),
     "augmented": BASE.replace(preprocess=["random_crop(padding=1)", "random_flip()", "normalise()"], model="small_cnn()"),
     "fedprox": fedprox(BASE, mu=0.1),
     "projected": projected(BASE, radius=6.0, noise=0.01),
@@ -30,12 +30,12 @@ RECIPES = {
     "server training": server_training(BASE),
     "fedcd": fedcd(BASE, milestones=[1, 2]),
     "quantised": BASE.replace(upload="quantize(8)"),
-    "strided and residual": BASE.replace(population="iid(clients=4)", hold_out=0.9, model="resnet20_fixup()", preprocess="normalise()"),
+    "strided and residual": BASE.replace(population="iid(clients=4) + hold_out(0.9)", model="resnet20_fixup()", preprocess="normalise()"),
     # At larger rates this network is chaotic on 8x8 digits: weights that differ by 1e-7 end up percents apart.
-    "batch norm, unequal sizes": BASE.replace(model="fednnnn_cifar_cnn()", hold_out=0.8, population="power_law(clients=6)", batch_size=20,
+    "batch norm, unequal sizes": BASE.replace(model="fednnnn_cifar_cnn()", population="power_law(clients=6) + hold_out(0.8)", batch_size=20,
                                               step="sgd(lr=0.001)"),
     "clipped, with momentum": BASE.replace(step=["clip_gradient(0.5)", "sgd(lr=0.05, momentum=0.9, nesterov=True)"]),
-    "normalised locally": BASE.replace(model="mcmahan_cifar_cnn()", hold_out=0.9),
+    "normalised locally": BASE.replace(model="mcmahan_cifar_cnn()", population=BASE.population + "hold_out(0.9)"),
 }
 
 

@@ -9,7 +9,7 @@ from askew.engine.graphed import GraphedSteps
 from askew.engine.sequential import Sequential
 from askew.engine.task import build_task
 from askew.engine.vectorised import Vectorised
-from askew.rounds.loop import Simulation
+from askew.rounds.simulation import Simulation
 
 RECIPE = askew.Recipe(population="power_law(clients=7, exponent=0.7, min_examples=9)", batch_size=10, rounds=2)
 

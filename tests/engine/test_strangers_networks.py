@@ -14,7 +14,7 @@ from askew.engine.dropout import dropouts, key_dropouts, set_keys
 from askew.engine.sequential import Sequential
 from askew.engine.task import build_task
 from askew.engine.vectorised import Vectorised
-from askew.rounds.loop import Simulation
+from askew.rounds.simulation import Simulation
 from askew.runs.sweep import sweep
 
 GENERATOR = torch.Generator().manual_seed(0)

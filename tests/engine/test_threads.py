@@ -98,13 +98,14 @@ def interrupted(recipe, **rest):
     return askew.run(recipe, on_round=stop, **rest)
 
 
+WARMED = SMALL.replace(start="warm_up(epochs=1)", population=SMALL.population + "hold_out(0.1)")
 WAYS = {
     "run": lambda engine, path: askew.run(SMALL, engine=engine),
     "server": lambda engine, path: askew.run(server_training(SMALL, hold_out=0.1), engine=engine),
-    "warm-up": lambda engine, path: askew.run(SMALL.replace(start="warm_up(epochs=1)", hold_out=0.1), engine=engine),
+    "warm-up": lambda engine, path: askew.run(WARMED, engine=engine),
     "probe": lambda engine, path: askew.run(SMALL.replace(probes=["weight_divergence()"]), engine=engine),
     "sweep": lambda engine, path: sweep([SMALL, SMALL.replace(seed=1)], engine=engine),
-    "sweep, warm-up": lambda engine, path: sweep([SMALL.replace(start="warm_up(epochs=1)", hold_out=0.1)], engine=engine),
+    "sweep, warm-up": lambda engine, path: sweep([WARMED], engine=engine),
     "compare": lambda engine, path: compare({"a": SMALL}, seeds=[0], engine=engine),
     "resume": lambda engine, path: (interrupted(SMALL, engine=engine, out=path), askew.resume(path)),
 }

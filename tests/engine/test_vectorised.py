@@ -17,7 +17,7 @@ from askew.engine.protocol import Job, Lane
 from askew.engine.sequential import Sequential
 from askew.engine.task import build_task, initial_model
 from askew.engine.vectorised import Vectorised
-from askew.rounds.loop import Simulation
+from askew.rounds.simulation import Simulation
 
 RECIPE = askew.Recipe(batch_size=16, epochs=2, model="mlp(hidden=[16])")
 
@@ -248,7 +248,7 @@ def test_padding_in_a_network_that_looks_across_its_batch_is_avoided():
 
 def test_padding_counts_for_nothing_in_batch_norm():
     """Unequal clients in fixed shapes, where batches are padded, against the same step by step, where they are not."""
-    recipe = askew.Recipe(population="power_law(clients=6)", hold_out=0.8, model="fednnnn_cifar_cnn()", batch_size=7, epochs=2,
+    recipe = askew.Recipe(population="power_law(clients=6) + hold_out(0.8)", model="fednnnn_cifar_cnn()", batch_size=7, epochs=2,
                           step="sgd(lr=0.02)")
     task = build_task(recipe)
     assert len(set((task.population.sizes % 7).tolist())) > 1  # last batches differ

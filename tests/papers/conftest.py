@@ -47,6 +47,6 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Item, Item]:
     (tmp_path / "numbers" / "toy2020").mkdir(parents=True)
     (tmp_path / "numbers" / "toy2020" / "numbers.toml").write_text(NUMBERS)
     monkeypatch.setattr(papers, "PAPERS", ("toy2020",))
-    monkeypatch.setattr(papers, "items_of", lambda paper: (TABLE, TUNED))
+    monkeypatch.setattr(papers, "listed", lambda paper: {"table1": lambda: TABLE, "figure1": lambda: TUNED})
     monkeypatch.setattr(numbers, "FOLDER", tmp_path / "numbers")
     return TABLE, TUNED

@@ -7,12 +7,14 @@ from askew.papers.measures import measure
 
 # Two archetypes that swing against each other for 20 rounds, by 20 points each, and then stand still for 20.
 SWINGING = [[0.7, 0.5] if r % 2 else [0.5, 0.7] for r in range(20)]
-SETTLED = {"round": list(range(1, 41)), "group_accuracy": SWINGING + [[0.8, 0.6]] * 20, "accuracy": [0.6] * 20 + [0.7] * 20,
+SETTLED = {"round": list(range(1, 41)), "group_accuracy": SWINGING + [[0.8, 0.6]] * 20,
+           "accuracy": [0.6] * 20 + [0.7] * 20,
            "kept_models": [4] * 10 + [8] * 30, "group_choice": [[0, 0]] * 39 + [[3, 1]]}
 
 
 def test_changes_see_what_the_mean_over_devices_hides() -> None:
-    assert changes({"round": [1, 2, 3], "group_accuracy": SWINGING[:3], "accuracy": [0.6] * 3}) == pytest.approx([0.2, 0.2])
+    columns = {"round": [1, 2, 3], "group_accuracy": SWINGING[:3], "accuracy": [0.6] * 3}
+    assert changes(columns) == pytest.approx([0.2, 0.2])
 
 
 def test_change_at_the_end_is_in_points() -> None:

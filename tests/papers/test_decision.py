@@ -42,7 +42,8 @@ def test_noise_of_margins_that_are_no_straight_lines():
 
 
 @pytest.mark.parametrize("broken", [Value(10.0, None, 1, 0, True, None, 0.3, lost=1), Value(None, None, 0, 1, True),
-                                    Value(60.0, None, 1, 2, True, None, 0.3, lost=2)], ids=["at chance", "diverged", "one of three"])
+                                    Value(60.0, None, 1, 2, True, None, 0.3, lost=2)],
+                         ids=["at chance", "diverged", "one of three"])
 def test_runs_that_diverged_or_collapsed_are_no_evidence(broken):
     """ "It drops by more than 17 points" does not hold because a run fell to 10%."""
     assert decide(ABOVE, {**values(a=86.0), "b": broken}) == "open: runs diverged or ended at chance"

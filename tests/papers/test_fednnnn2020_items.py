@@ -6,13 +6,14 @@ import torch
 from askew.core.dataset import Dataset, Examples
 from askew.core.recipe import Recipe
 from askew.engine.task import build_task
-from askew.papers.fednnnn2020.items import METHODS, POPULATIONS, items
+from askew.papers.fednnnn2020.items import METHODS, POPULATIONS
 from askew.papers.measures import known, measure
 from askew.papers.numbers import printed
+from askew.papers.papers import find
 from askew.runs.run import run
 from askew.runs.sweep import _shape
 
-ITEMS = {item.name: item for item in items()}
+ITEMS = {item.name: item for item in find("fednnnn2020")}
 TABLES = {"mnist": ITEMS["table2-mnist"], "cifar10": ITEMS["table2-cifar10"]}
 
 
@@ -63,7 +64,8 @@ def test_settings_of_table_1(name, rounds, step, model):
         (recipe,) = each.recipes
         assert (recipe.rounds, recipe.fraction, recipe.population.args["clients"]) == (rounds, 1.0, 100)
         assert (recipe.batch_size, recipe.epochs, str(recipe.step[-1])) == (50, 5, step)
-        assert (str(recipe.data), str(recipe.model), [str(s) for s in recipe.preprocess]) == (f"{name}()", model, ["normalise()"])
+        assert (str(recipe.data), str(recipe.model), [str(s) for s in recipe.preprocess]) == (f"{name}()", model,
+                                                                                              ["normalise()"])
         assert str(recipe.server[0]) == "mean(weights='uniform')"  # the server does not know sizes
         assert each.measure == "best_accuracy"
 
@@ -80,7 +82,8 @@ def test_arguments_of_table_5(name, population, mu, scale, momentum, beta, gamma
     assert step == {**{m: [] for m in METHODS}, "FedProx": [f"add_proximal(mu={mu})"]}
     assert server == {"FedAvg": [], "FedProx": [], "Momentum": [f"momentum(beta={momentum})"],
                       "Norm-Norm": [f"rescale_to_mean_norm(beta={scale})", "evaluate_average()"],
-                      "FedNNNN": [f"rescale_to_mean_norm(beta={beta})", f"momentum(beta={gamma})", "evaluate_average()"]}
+                      "FedNNNN": [f"rescale_to_mean_norm(beta={beta})", f"momentum(beta={gamma})",
+                                  "evaluate_average()"]}
 
 
 def test_federations(data):
@@ -96,7 +99,8 @@ def test_federations(data):
 def test_figures_show_the_runs_of_the_table():
     """Equal recipes are run once: the figures need one run besides, that of figures 3 and 4 with a single client."""
     table = {str(r) for item in TABLES.values() for each in item.rows for r in each.recipes}
-    figures = {str(r) for name, item in ITEMS.items() if name.startswith("figure") for each in item.rows for r in each.recipes}
+    figures = {str(r) for name, item in ITEMS.items() if name.startswith("figure") for each in item.rows
+               for r in each.recipes}
     (alone,) = figures - table
     assert "pooled" in alone
     assert ITEMS["figure7"].rows == ITEMS["figure25"].rows  # the paper shows it twice
@@ -106,13 +110,15 @@ def test_figures_show_the_runs_of_the_table():
 
 def test_methods_with_equal_steps_train_together():
     for item in TABLES.values():
-        shapes = {method: {_shape(each.recipes[0]) for each in item.rows if each.name.startswith(method)} for method in METHODS}
+        shapes = {method: {_shape(each.recipes[0]) for each in item.rows if each.name.startswith(method)}
+                  for method in METHODS}
         assert len(shapes["FedAvg"]) == 1
         assert shapes["FedAvg"] == shapes["Norm-Norm"] == shapes["Momentum"] == shapes["FedNNNN"] != shapes["FedProx"]
 
 
 def test_every_recipe_builds_and_can_be_written_down(data):
-    recipes = {str(r): r for item in ITEMS.values() for each in item.rows for r in (*each.recipes, *map(item.quick, each.recipes))}
+    recipes = {str(r): r for item in ITEMS.values() for each in item.rows
+               for r in (*each.recipes, *map(item.quick, each.recipes))}
     assert len(recipes) == 2 * 41
     for recipe in recipes.values():
         assert Recipe.from_toml(recipe.to_toml()) == recipe
@@ -147,7 +153,8 @@ def test_the_papers_own_numbers_bear_its_claims_out(name):
 
 def test_claims_look_at_their_own_rows():
     best_iid, best_b, best_ub, further = TABLES["mnist"].claims
-    ours = {f"{method}, non-IID-B": value for method, value in zip(METHODS, (90.0, 91.0, 80.0, 91.0, 70.0), strict=True)}
+    ours = {f"{method}, non-IID-B": value
+            for method, value in zip(METHODS, (90.0, 91.0, 80.0, 91.0, 70.0), strict=True)}
     assert best_b.holds(ours) is False  # level with the best rival is not best
     ours["Momentum, non-IID-B"] = 91.5
     assert best_b.holds(ours) is True

@@ -10,7 +10,8 @@ ACCURACY = {"round": [1, 2, 3, 4], "accuracy": [0.5, None, 0.9, 0.7], "weight_di
 
 @pytest.mark.parametrize(("name", "value"), [
     ("final_accuracy", 70.0), ("best_accuracy", 90.0), ("mean_last_10", 70.0), ("first weight_divergence conv1", 0.1),
-    ("last weight_divergence conv1", 0.4), ("sum weight_divergence conv1", 0.7), ("mean weight_divergence conv1", 0.7 / 3),
+    ("last weight_divergence conv1", 0.4), ("sum weight_divergence conv1", 0.7),
+    ("mean weight_divergence conv1", 0.7 / 3),
     ("highest accuracy", 90.0), ("lowest accuracy", 50.0), ("last no_such_key", None),
 ])
 def test_numbers_of_a_run(name, value):
@@ -18,7 +19,8 @@ def test_numbers_of_a_run(name, value):
 
 
 def test_the_last_ten_evaluations():
-    assert measure("mean_last_10")({"round": list(range(20)), "accuracy": [0.0] * 10 + [0.1 * i for i in range(10)]}) == pytest.approx(45)
+    rising = {"round": list(range(20)), "accuracy": [0.0] * 10 + [0.1 * i for i in range(10)]}
+    assert measure("mean_last_10")(rising) == pytest.approx(45)
 
 
 @pytest.mark.parametrize(("accuracy", "round"), [

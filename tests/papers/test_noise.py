@@ -24,9 +24,11 @@ def columns(*accuracies):
 
 
 @pytest.mark.parametrize(("data", "accuracy", "expected"), [
-    ("mnist()", 90.0, 0.3), ("cifar10()", 50.0, 0.5), ("mnist()", 99.0, 0.0995), ("digits()", 90.0, 1.58), ("mnist()", 100.0, 0.0)])
+    ("mnist()", 90.0, 0.3), ("cifar10()", 50.0, 0.5), ("mnist()", 99.0, 0.0995), ("digits()", 90.0, 1.58),
+    ("mnist()", 100.0, 0.0)])
 def test_what_a_test_set_allows(data, accuracy, expected):
-    assert noise.of_test_set(measure("final_accuracy"), Recipe(data=data), accuracy) == pytest.approx(expected, rel=0.01)
+    of_test_set = noise.of_test_set(measure("final_accuracy"), Recipe(data=data), accuracy)
+    assert of_test_set == pytest.approx(expected, rel=0.01)
 
 
 def test_one_run_swings():
@@ -58,7 +60,8 @@ def test_several_seeds():
     assert noise.of_seeds([80.0, 80.0], 0.0) == 0
 
 
-@pytest.mark.parametrize(("accuracy", "at_chance"), [(10.0, True), (11.35, True), (12.0, True), (12.1, False), (90.0, False)])
+@pytest.mark.parametrize(("accuracy", "at_chance"),
+                         [(10.0, True), (11.35, True), (12.0, True), (12.1, False), (90.0, False)])
 def test_chance(accuracy, at_chance):
     assert noise.at_chance(measure("final_accuracy"), accuracy) is at_chance
 
@@ -70,14 +73,16 @@ def test_a_data_set_of_unknown_size_is_refused():
 
 def test_the_data_sets_of_the_papers_are_known():
     assert {recipe.data.name for item in all_items() for recipe in recipes_of(item)} <= set(noise.TEST_EXAMPLES)
-    assert not any("0.02" in str(recipe.data) for item in all_items() for recipe in recipes_of(item))  # another number of clips
+    # another number of clips
+    assert not any("0.02" in str(recipe.data) for item in all_items() for recipe in recipes_of(item))
 
 
 def test_stored_accuracies_spread_about_as_the_test_set_allows():
     """What the module says of results/compare.json."""
     methods = json.loads((RESULTS / "compare.json").read_text())["methods"]
     digits = Recipe(data="digits()")
-    ratios = [100 * m["test_accuracy_std"] / noise.of_test_set(measure("final_accuracy"), digits, 100 * m["test_accuracy_mean"])
+    ratios = [100 * m["test_accuracy_std"] / noise.of_test_set(measure("final_accuracy"), digits,
+                                                               100 * m["test_accuracy_mean"])
               for m in methods]
     assert len(ratios) == 13
     assert (min(ratios), statistics.median(ratios), max(ratios)) == pytest.approx((0.26, 0.69, 1.99), abs=0.01)
@@ -87,7 +92,8 @@ def test_stored_accuracies_spread_about_as_the_test_set_allows():
 def test_stored_divergences_spread_by_11_percent():
     """What the module says of zhao2018's figure 4."""
     results = Results(RESULTS)
-    values = [value_of(row, results, item.paper) for item in all_items() if item.name.startswith("figure4-") and item.paper == "zhao2018"
+    values = [value_of(row, results, item.paper) for item in all_items() if item.name.startswith("figure4-")
+              and item.paper == "zhao2018"
               for row in item.rows]
     relative = [value.spread / value.mean for value in values]
     assert len(relative) == 112

@@ -1,5 +1,9 @@
 """The five papers as data: whatever they describe must be runnable, measurable and comparable."""
 
+import functools
+import subprocess
+import sys
+
 import pytest
 
 import askew
@@ -23,6 +27,37 @@ def test_addresses():
         papers.find(one.address + "x")
 
 
+@pytest.mark.parametrize("paper", papers.PAPERS)
+def test_the_list_of_items_names_what_its_builders_build(paper):
+    assert list(papers.listed(paper)) == [item.name for item in papers.find(paper)]
+
+
+def test_only_the_item_asked_for_is_built(monkeypatch):
+    def build(name, made):
+        made.append(name)
+        return papers.Item("toy2020", name, name, (), lambda recipe: recipe)
+
+    built: list[str] = []
+    builders = {name: functools.partial(build, name, built) for name in ("table1", "table2")}
+    monkeypatch.setattr(papers, "PAPERS", ("toy2020",))
+    monkeypatch.setattr(papers, "listed", lambda paper: builders)
+    assert papers.find("toy2020/table2")[0].name == "table2"
+    with pytest.raises(askew.AskewError, match="toy2020 has no item 'table3'"):
+        papers.find("toy2020/table3")
+    assert built == ["table2"]
+    assert [item.name for item in papers.find("toy2020")] == ["table1", "table2"]
+    assert built == ["table2", "table1"]  # each once
+
+
+def test_finding_one_figure_makes_its_recipes_and_no_others():
+    """hsu2019's figure 1 trains nothing; the paper's other figures have more than 1,000 recipes."""
+    code = ("from askew.core.recipe import Recipe; made = []; check = Recipe.__post_init__\n"
+            "Recipe.__post_init__ = lambda self: (made.append(1), check(self))[1]\n"
+            "from askew.papers.papers import find; find('hsu2019/figure1'); print(len(made))")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) == 0
+
+
 @pytest.mark.parametrize("item", ITEMS, ids=lambda item: item.address)
 def test_an_item_fits_together(item):
     names = [row.name for row in item.rows]
@@ -31,7 +66,8 @@ def test_an_item_fits_together(item):
     assert set(item.quick_rows) <= set(names)
     for row in item.rows:
         measure(row.measure)
-    for recipe in {id(recipe): recipe for scale in ("full", "quick") for recipe in recipes_of(at_scale(item, scale))}.values():
+    recipes = [recipe for scale in ("full", "quick") for recipe in recipes_of(at_scale(item, scale))]
+    for recipe in {id(recipe): recipe for recipe in recipes}.values():
         assert images(recipe) > 0
         assert recipe.seed == 0
     # A claim that asks for a row which does not exist would pass for "not measured" for ever.

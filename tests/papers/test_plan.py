@@ -7,7 +7,7 @@ from askew.engine.choice import make_engine
 from askew.engine.task import Task, build_task
 from askew.papers.plan import TRAINING_EXAMPLES, at_scale, images, needs, recipes_of
 from askew.papers.store import Results
-from askew.rounds.loop import Simulation
+from askew.rounds.simulation import Simulation
 
 BASE = askew.Recipe(population="iid(clients=4)", batch_size=50, rounds=2, epochs=3)
 
@@ -16,15 +16,16 @@ BASE = askew.Recipe(population="iid(clients=4)", batch_size=50, rounds=2, epochs
     BASE,
     BASE.replace(population="dirichlet(clients=5, alpha=0.5, examples_per_client=100)", fraction=0.4),
     BASE.replace(population="pooled()"),
-    BASE.replace(hold_out=0.2, share=0.5),
-    BASE.replace(hold_out=0.2, hold_out_use=100, share=1.0),
-    BASE.replace(validation=0.2),
+    BASE.replace(population="iid(clients=4) + hold_out(0.2) + share(0.5)"),
+    BASE.replace(population="iid(clients=4) + hold_out(0.2, use=100) + share(1.0)"),
+    BASE.replace(population="iid(clients=4) + validation(0.2)"),
+    BASE.replace(population="iid(clients=4) + subset(0.3)"),
     BASE.replace(population="hierarchical(clients=10, examples=60)"),
-    BASE.replace(hold_out=0.1, server=["mean()", "train_on_server(epochs=2)"]),
-    BASE.replace(hold_out=0.1, start="warm_up(until=1.0, epochs=2)"),
+    BASE.replace(population="iid(clients=4) + hold_out(0.1)", server=["mean()", "train_on_server(epochs=2)"]),
+    BASE.replace(population="iid(clients=4) + hold_out(0.1)", start="warm_up(until=1.0, epochs=2)"),
     BASE.replace(start="warm_up(until=1.0, epochs=2, on='everyone')"),
     BASE.replace(probes=["weight_divergence()"]),
-], ids=lambda r: f"{r.population} {r.hold_out} {r.server[-1]} {r.start}")
+], ids=lambda r: f"{r.population} {r.server[-1]} {r.start}")
 def test_images_are_those_that_a_run_trains_on(recipe, monkeypatch):
     """Counted where they pass: in every client's work, and in all training at the server."""
     seen = 0

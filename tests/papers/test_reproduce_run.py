@@ -1,6 +1,7 @@
 """Real runs of a small paper: what is missing is trained once, and an interruption changes nothing."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 
@@ -14,7 +15,7 @@ from askew.papers.rates import estimated_seconds, kind, known_rates, try_out
 from askew.papers.run import reproduce
 from askew.papers.store import Results
 from askew.papers.summary import summarise
-from askew.rounds.loop import Simulation
+from askew.rounds.simulation import Simulation
 
 
 @pytest.fixture
@@ -30,7 +31,8 @@ def go(toy, tmp_path):
 def records(tmp_path, folder):
     """Of all runs in all files, by fingerprint and seed."""
     files = sorted((tmp_path / folder / "toy2020").glob("*.json"))
-    return {(run["fingerprint"], run["seed"]): run["records"] for path in files for run in json.loads(path.read_text())["runs"]}
+    return {(run["fingerprint"], run["seed"]): run["records"] for path in files
+            for run in json.loads(path.read_text())["runs"]}
 
 
 def count_rounds(monkeypatch):
@@ -57,14 +59,41 @@ def test_interrupted_and_gone_on_with_is_the_same_bit_for_bit(engine, toy, go, t
             raise KeyboardInterrupt
 
     assert not go(toy, "broken", engine=engine, seeds=2, on_round=strike)
-    under_way = [run for path in (tmp_path / "broken" / "toy2020").glob("*.json") for run in json.loads(path.read_text())["runs"]]
+    under_way = [run for path in (tmp_path / "broken" / "toy2020").glob("*.json")
+                 for run in json.loads(path.read_text())["runs"]]
     assert any(not run["finished"] and 0 < run["rounds"] < 4 for run in under_way)
     assert go(toy, "broken", engine=engine, seeds=2)
     assert len(records(tmp_path, "whole")) == 8
     assert records(tmp_path, "broken") == records(tmp_path, "whole")
-    numbers = [summarise(item, Results(tmp_path / folder), 2).as_mapping() for folder in ("whole", "broken") for item in toy]
+    numbers = [summarise(item, Results(tmp_path / folder), 2).as_mapping() for folder in ("whole", "broken")
+               for item in toy]
     assert numbers[:2] == numbers[2:]
     assert [entry["status"] for entry in numbers[:2]] == ["measured", "measured"]
+
+
+def test_folders_that_an_earlier_version_named_and_wrote_are_gone_on_with(toy, go, tmp_path, monkeypatch):
+    """Other names, for the fingerprints were others, and recipes as format 2 had them."""
+    trained, seen = count_rounds(monkeypatch), []
+
+    def strike(record, recipe):
+        seen.append(record)
+        if len(seen) == 5:
+            raise KeyboardInterrupt
+
+    assert go(toy, "whole", engine="sequential")
+    whole = len(trained)
+    assert not go(toy, "broken", engine="sequential", on_round=strike)
+    folders = sorted((tmp_path / "broken-work" / "toy2020").iterdir())
+    for number, folder in enumerate(folders):
+        file = folder / "recipe.toml"
+        text = re.sub(r"(sgd\(lr=[0-9.]+)", r"\1, lr_decay=1.0, lr_drops=[]", file.read_text())
+        assert "lr_decay" in text
+        file.write_text(text + "hold_out = 0.0\nhold_out_use = 0\nshare = 0.0\nvalidation = 0.0\n")
+        folder.rename(folder.with_name(f"{number}-0"))
+    assert go(toy, "broken", engine="sequential")
+    assert len(trained) == 2 * whole, "no round twice"
+    assert {f"{number}-0" for number in range(len(folders))} <= {folder.name for folder in (tmp_path / "broken-work" / "toy2020").iterdir()}
+    assert records(tmp_path, "broken") == records(tmp_path, "whole")
 
 
 def test_what_is_done_is_not_run_again_and_shared_runs_are_trained_once(toy, go, tmp_path, monkeypatch):
@@ -111,7 +140,8 @@ def test_further_seeds_join(toy, go, tmp_path):
     assert [row.ours.n for row in summary.rows] == [3, 3, 3]
     assert all(row.ours.spread is not None for row in summary.rows)
     alone = askew.run(toy[0].rows[0].recipes[0].replace(seed=2)).accuracy
-    assert records(tmp_path, "a")[needs(toy[:1], Results(tmp_path), 3)[2].fingerprint, 2]["accuracy"][-1] == pytest.approx(alone, abs=1e-4)
+    mark = needs(toy[:1], Results(tmp_path), 3)[2].fingerprint
+    assert records(tmp_path, "a")[mark, 2]["accuracy"][-1] == pytest.approx(alone, abs=1e-4)
 
 
 def test_a_limit_stops_cleanly(toy, go, tmp_path):
@@ -149,7 +179,8 @@ def test_rates_come_from_finished_runs_else_from_a_trial(toy, go, tmp_path, monk
     assert estimated_seconds(wanted, {}) is None
     tried = try_out(base, "cpu")
     assert known_rates([Results(tmp_path / "a")], ["toy2020"], "cpu") == {kind(base): pytest.approx(tried, rel=1e-3)}
-    assert estimated_seconds(wanted, {kind(base): 1437.0}) == pytest.approx(8, rel=0.01)  # 2 runs x 4 rounds x 1,437 images
+    # 2 runs x 4 rounds x 1,437 images
+    assert estimated_seconds(wanted, {kind(base): 1437.0}) == pytest.approx(8, rel=0.01)
     assert go(toy[:1])
     run = Results(tmp_path / "a").find("toy2020", wanted[0].fingerprint, 0)
     measured = known_rates([Results(tmp_path / "a")], ["toy2020"], "cpu")[kind(base)]
@@ -165,7 +196,8 @@ def test_the_fastest_run_without_probes_gives_the_rate(toy, go, tmp_path):
     run = results.find("toy2020", needs(toy[:1], results, 1)[0].fingerprint, 0)
     plain = known_rates([results], ["toy2020"], "cpu")[kind(recipe)]
     slower = replace(run, seed=7, seconds=100 * run.seconds)
-    probed = replace(run, seed=8, seconds=run.seconds / 100, recipe=Recipe.from_toml(run.recipe).replace(probes="update_norms()").to_toml())
+    probed = replace(run, seed=8, seconds=run.seconds / 100,
+                     recipe=Recipe.from_toml(run.recipe).replace(probes="update_norms()").to_toml())
     results.add([(toy[0], slower), (toy[0], probed)])
     assert known_rates([results], ["toy2020"], "cpu")[kind(recipe)] == plain
     results.add([(toy[0], replace(run, seed=9, seconds=run.seconds / 2))])

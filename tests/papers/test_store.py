@@ -24,12 +24,14 @@ def stored(seed=0, rounds=3, finished=True, recipe=RECIPE, accuracy=0.5, **chang
 
 
 def test_round_trip(items, tmp_path):
-    first = stored(), stored(seed=1, finished=False, rounds=1), stored(seed=2, finished=False, diverged="round 2: it broke")
+    first = stored(), stored(seed=1, finished=False, rounds=1), stored(seed=2, finished=False,
+                                                                       diverged="round 2: it broke")
     Results(tmp_path).add((items[0], run) for run in first)
     path = tmp_path / "toy2020" / "table1.json"
     content = json.loads(path.read_text())
     assert [content[key] for key in ("paper", "item", "scale")] == ["toy2020", "table1", "full"]
-    assert content["environments"] == [{"device": "cpu", "started": "at 0"}]  # no one's folders; one entry for equal machines
+    # no one's folders; one entry for equal machines
+    assert content["environments"] == [{"device": "cpu", "started": "at 0"}]
     back = Results(tmp_path).seeds("toy2020", RECIPE.replace(name="other", seed=7))
     assert [run.seed for run in back] == [0, 1, 2]
     assert [run.done for run in back] == [True, False, True]
@@ -46,10 +48,12 @@ def test_a_fingerprint_is_of_what_is_run():
 
 
 def test_columns_are_small_and_rounded():
-    records = [{"round": 1, "clients": 10, "train_loss": 2.0, "bytes_up": 5, "device_accuracy_min": 0.1, "N": 1.23456789},
+    records = [{"round": 1, "clients": 10, "train_loss": 2.0, "bytes_up": 5, "device_accuracy_min": 0.1,
+                "N": 1.23456789},
                {"round": 2, "clients": 10, "accuracy": 0.123456, "N": float("nan"), "group_accuracy": [0.1, 0.22222222],
                 "choice": list(range(100)), "word": "x"}]
-    assert columns(records) == {"round": [1, 2], "N": [1.2346, None], "accuracy": [None, 0.12346], "group_accuracy": [None, [0.1, 0.22222]]}
+    assert columns(records) == {"round": [1, 2], "N": [1.2346, None], "accuracy": [None, 0.12346],
+                                "group_accuracy": [None, [0.1, 0.22222]]}
 
 
 def test_a_long_run_keeps_its_evaluated_rounds():

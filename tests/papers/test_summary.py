@@ -70,7 +70,8 @@ def test_all_runs_diverged(toy, put, tmp_path):
     put(toy[0].rows[0].recipes[0], 0, 0.9)
     summary = summarise(toy[0], Results(tmp_path))
     assert summary.status == "measured"
-    assert [row.verdict for row in summary.rows] == ["open", "differs", "differs"]  # near, but the row to tell it from is lost
+    # near, but the row to tell it from is lost
+    assert [row.verdict for row in summary.rows] == ["open", "differs", "differs"]
 
 
 def test_an_item_from_not_run_to_measured(toy, put, tmp_path):
@@ -80,7 +81,8 @@ def test_an_item_from_not_run_to_measured(toy, put, tmp_path):
         return summarise(toy[0], Results(tmp_path))
 
     assert now().status == "not run"
-    assert counts([now()]) == {"numbers": {"within": 0, "ordering holds": 0, "open": 0, "differs": 0, "not measured": 3},
+    assert counts([now()]) == {"numbers": {"within": 0, "ordering holds": 0, "open": 0, "differs": 0,
+                                           "not measured": 3},
                                "claims": {"hold": 0, "fail": 0, "open": 0, "not measured": 2}}
     put(skewed.recipes[0], 0, 0.30, finished=False)
     assert now().status == "not run"
@@ -89,13 +91,16 @@ def test_an_item_from_not_run_to_measured(toy, put, tmp_path):
     put(skewed.recipes[0], 0, 0.30)
     summary = now()
     assert summary.status == "measured"
-    assert [row.verdict for row in summary.rows] == ["within", "differs", "differs"]  # accuracies and a reduction are no ordering
+    # accuracies and a reduction are no ordering
+    assert [row.verdict for row in summary.rows] == ["within", "differs", "differs"]
     assert [decision for _, decision in summary.claims] == ["holds", "not measured"]
     shown = summary.as_mapping(12.0)
-    assert shown["rows"][1] == {"name": "skewed", "unit": "%", "paper": 40, "paper_spread": 1.5, "about": False, "ours": 30.0,
+    assert shown["rows"][1] == {"name": "skewed", "unit": "%", "paper": 40, "paper_spread": 1.5, "about": False,
+                                "ours": 30.0,
                                 "spread": None, "noise": pytest.approx(2.415, abs=0.001),  # sqrt(30 * 70 / 360)
                                 "n": 1, "diverged": 0, "verdict": "differs"}
-    assert shown["claims"][0] == {"says": "Skew costs accuracy", "where": "section 1", "holds": True, "decision": "holds"}
+    assert shown["claims"][0] == {"says": "Skew costs accuracy", "where": "section 1", "holds": True,
+                                  "decision": "holds"}
     assert shown["claims"][1]["holds"] is None
     assert shown["variant"] is False
     assert shown["rows"][2]["ours"] == pytest.approx(61)
@@ -111,7 +116,8 @@ def test_an_item_from_not_run_to_measured(toy, put, tmp_path):
 def test_rows_without_a_printed_number_have_no_verdict(toy, put, tmp_path):
     put(toy[1].rows[0].recipes[0], 0, 0.30)
     summary = summarise(toy[1], Results(tmp_path))
-    assert (summary.rows[0].paper, summary.rows[0].verdict, summary.rows[0].ours.mean) == (None, None, pytest.approx(30))
+    assert (summary.rows[0].paper, summary.rows[0].verdict, summary.rows[0].ours.mean) == (None, None,
+                                                                                           pytest.approx(30))
     assert summary.status == "partial"
 
 
@@ -164,6 +170,7 @@ def test_the_best_recipe_is_one_that_loses_no_run(toy, put, tmp_path):
 @pytest.mark.parametrize(("paper", "numbers"), [("zhao2018", 73), ("hsu2019", 4), ("fedcd2020", 7), ("fednnnn2020", 40),
                                                 ("ozdayi2020", 10)])
 def test_each_printed_number_is_counted_once(paper, numbers):
-    """By hand: zhao2018 15 + 24 + 30 in its tables and 4 in section 4.2; ozdayi2020 10 different numbers in all its tables."""
+    """By hand: zhao2018 15 + 24 + 30 in its tables and 4 in section 4.2; ozdayi2020 10 different ones in all tables."""
     summaries = [summarise(item, Results(Path("nowhere"))) for item in find(paper)]
-    assert counts(summaries)["numbers"] == {"within": 0, "ordering holds": 0, "open": 0, "differs": 0, "not measured": numbers}
+    assert counts(summaries)["numbers"] == {"within": 0, "ordering holds": 0, "open": 0, "differs": 0,
+                                            "not measured": numbers}

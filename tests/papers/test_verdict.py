@@ -62,7 +62,8 @@ def test_a_number_alone(value, paper, expected):
     (Printed(80.0), Printed(82.0), False), (Printed(80.0), Printed(82.1), True),  # 2 points
     (Printed(99.0), Printed(99.2), False), (Printed(98.2), Printed(99.1), True),  # 0.36 points
     (Printed(80.0, 3.0), Printed(84.9, 4.0), False), (Printed(80.0, 3.0), Printed(85.1, 4.0), True),  # sqrt(9 + 16)
-    (Printed(50.0, unit="rounds"), Printed(300.0, unit="rounds"), True), (Printed(50.0, unit="rounds"), Printed(3.5, unit=""), False),
+    (Printed(50.0, unit="rounds"), Printed(300.0, unit="rounds"), True),
+    (Printed(50.0, unit="rounds"), Printed(3.5, unit=""), False),
 ])
 def test_what_the_paper_tells_apart(a, b, apart):
     assert told_apart(a, b) is told_apart(b, a) is apart
@@ -86,7 +87,8 @@ def test_an_ordering_takes_three_rows_and_all_of_them():
     printed = {"a": Printed(90.0), "b": Printed(80.0), "c": Printed(50.0)}
     values = {"a": measured(70.0), "b": measured(60.0), "c": measured(30.0)}
     assert verdicts(values, printed) == dict.fromkeys("abc", "ordering holds")
-    assert verdicts({**values, "c": Value()}, printed) == {"a": "differs", "b": "differs", "c": None}  # two rows: a coin's toss
+    # two rows: a coin's toss
+    assert verdicts({**values, "c": Value()}, printed) == {"a": "differs", "b": "differs", "c": None}
     assert verdicts({**values, "b": measured(69.0)}, printed)["b"] == "differs"  # 1 of 10 points
     assert verdicts({**values, "b": measured(25.0)}, printed) == {"a": "ordering holds", "b": "differs", "c": "differs"}
     for broken in (Value(None, None, 0, 1, True), measured(30.0, lost=1)):
@@ -122,9 +124,11 @@ def test_kinds_of_the_papers_rows():
     rows = {item.address: {row.name: kind(row) for row in item.rows} for item in all_items()}
     figure5 = rows["zhao2018/figure5"]
     assert figure5["MNIST, EMD 0"] == figure5["MNIST, EMD 1.8"] != figure5["KWS, EMD 0"]
-    assert rows["zhao2018/table1-mnist"]["FedAvg non-IID(1), B=10, E=1"] != rows["zhao2018/table3-mnist"]["FedAvg non-IID(1), B=10, E=1"]
+    name = "FedAvg non-IID(1), B=10, E=1"
+    assert rows["zhao2018/table1-mnist"][name] != rows["zhao2018/table3-mnist"][name]
     table1 = rows["fedcd2020/table1"]
-    assert table1["hypergeometric, FedCD rounds"] == table1["hierarchical, FedAvg rounds"] != table1["hierarchical, FedAvg:FedCD time"]
+    assert table1["hypergeometric, FedCD rounds"] == table1["hierarchical, FedAvg rounds"]
+    assert table1["hierarchical, FedAvg rounds"] != table1["hierarchical, FedAvg:FedCD time"]
 
 
 def test_reduced_versions_are_never_within():
@@ -139,7 +143,8 @@ def test_reduced_versions_are_never_within():
 
 ROWS = "abcdef"
 percentages = st.floats(0.5, 99.5).map(lambda x: round(x, 2))
-tables = st.lists(percentages, min_size=1, max_size=len(ROWS)).map(lambda values: {ROWS[i]: Printed(v) for i, v in enumerate(values)})
+tables = st.lists(percentages, min_size=1, max_size=len(ROWS)).map(
+    lambda values: {ROWS[i]: Printed(v) for i, v in enumerate(values)})
 noises = st.floats(0.0, 20.0)
 
 
@@ -153,8 +158,10 @@ def test_moving_all_of_ours_towards_the_papers_worsens_no_verdict(printed, data,
     ours = {name: data.draw(st.floats(-20.0, 120.0), label=name) for name in printed}
     noise = {name: data.draw(noises) for name in printed}
     nearer = {name: mean + way * (printed[name].value - mean) for name, mean in ours.items()}
-    before, after = (verdicts({name: measured(mean, noise[name]) for name, mean in each.items()}, printed) for each in (ours, nearer))
-    paper_apart = [abs(a.value - b.value) for x, a in printed.items() for y, b in printed.items() if x < y and told_apart(a, b)]
+    before, after = (verdicts({name: measured(mean, noise[name]) for name, mean in each.items()}, printed)
+                     for each in (ours, nearer))
+    paper_apart = [abs(a.value - b.value) for x, a in printed.items() for y, b in printed.items() if x < y
+                   and told_apart(a, b)]
     # Where noise exceeds the paper's own gap, no two rows can stand as in the paper by being nearer to it.
     assume(all(gap > 2 * math.hypot(max(noise.values()), max(noise.values())) for gap in paper_apart))
     assert all(rank(after[name]) <= rank(before[name]) for name in printed), (before, after)
@@ -181,7 +188,8 @@ def test_more_noise_turns_no_verdict_into_a_better_one_but_open(printed, data):
 @settings(max_examples=200, deadline=None)
 def test_the_papers_own_numbers_are_within(printed):
     """But for pairs that noise blurs, and here is none."""
-    assert set(verdicts({name: measured(number.value, 0.0) for name, number in printed.items()}, printed).values()) == {"within"}
+    same = {name: measured(number.value, 0.0) for name, number in printed.items()}
+    assert set(verdicts(same, printed).values()) == {"within"}
 
 
 @given(tables, st.data())
@@ -208,9 +216,11 @@ def test_rows_of_another_unit_change_nothing(printed, data):
 def test_a_constant_reproduces_no_paper(item):
     """The same number in every row: no ordering, and within only where the paper prints nothing to tell it from."""
     papers, kinds = printed(item), {row.name: kind(row) for row in item.rows}
-    kin = {name: [other for other in papers if kinds[other] == kinds[name] and told_apart(papers[name], papers[other])] for name in papers}
+    kin = {name: [other for other in papers if kinds[other] == kinds[name] and told_apart(papers[name], papers[other])]
+           for name in papers}
     lonely = {name for name in papers if not kin[name]}
-    candidates = {round(number.value + shift, 2) for number in papers.values() for shift in (-1.0, -0.1, 0.0, 0.1, 1.0)} | {98.0}
+    shifts = (-1.0, -0.1, 0.0, 0.1, 1.0)
+    candidates = {round(number.value + shift, 2) for number in papers.values() for shift in shifts} | {98.0}
     for constant in sorted(candidates):
         for noise in (0.0, 0.1, 2.0):
             judged = verdicts({name: measured(constant, noise) for name in papers}, papers, kinds)
@@ -227,7 +237,7 @@ def test_every_papers_own_numbers_are_within(item):
 
 
 def test_stored_results_have_no_verdict_that_noise_or_collapse_explains():
-    """Over all results files: what is within is so by less than its tolerance and its noise, and no run of it is lost."""
+    """Over all results files: what is within is so by less than its tolerance and its noise, with no run of it lost."""
     results = Results(Path(__file__).parents[2] / "results")
     judged = [row for item in COMPARED for row in summarise(item, results).rows if row.verdict]
     assert {row.verdict for row in judged} == set(VERDICTS)

@@ -64,5 +64,5 @@ def test_small_data_hit_what_they_can_and_otherwise_say_what_they_can() -> None:
 
 
 def test_a_balanced_hold_out_leaves_the_distance_as_it_is() -> None:
-    population = draw("emd(clients=10, emd=1.44)", Source(np.arange(50_000) % 10, 10), hold_out=(0.2, None))
+    population = draw("emd(clients=10, emd=1.44) + hold_out(0.2)", Source(np.arange(50_000) % 10, 10))
     assert skew.mean_emd(population.counts, population.class_totals) == pytest.approx(1.44, abs=1e-3)

@@ -141,7 +141,7 @@ def test_the_same_seed_gives_the_same_federation_for_ever(call: str) -> None:
 
 
 def test_the_same_seed_gives_the_same_server_and_shared_examples_for_ever() -> None:
-    population = askew.partition.draw("iid(clients=10)", _golden_source(), seed=7, hold_out=(0.2, 200), share=0.5)
+    population = askew.partition.draw("iid(clients=10) + hold_out(0.2, use=200) + share(0.5)", _golden_source(), seed=7)
     assert fingerprint(population) == "f385f9721c23b7cb"
 
 

@@ -54,25 +54,30 @@ def test_client_steps_read_as_the_papers_do():
 
 
 def test_methods_that_change_more_than_chains():
-    assert (server_training().hold_out, ozdayi_combination().hold_out) == (0.05, 0.05)
-    assert server_training(askew.Recipe(hold_out=0.2)).hold_out == 0.2
+    scheme = str(askew.Recipe().population)
+    for method in (server_training, ozdayi_combination):
+        assert str(method().population) == f"{scheme} + hold_out(fraction=0.05)"
+    assert str(server_training(askew.Recipe(population="pooled() + hold_out(0.2)")).population) == "pooled() + hold_out(fraction=0.2)"
     sharing = data_sharing(hold_out=0.2, alpha=0.5)
-    assert (sharing.hold_out, sharing.share, str(sharing.start)) == (0.2, 0.5, "warm_up(until=0.6)")
+    assert str(sharing.population) == f"{scheme} + hold_out(fraction=0.2) + share(fraction=0.5)"
+    assert str(sharing.start) == "warm_up(until=0.6)"
+    behind = data_sharing(fedcd(), alpha=0.5)  # clients validate on what they share, too
+    assert str(behind.population) == f"{scheme} + hold_out(fraction=0.1) + share(fraction=0.5) + validation(fraction=0.2)"
     assert str(data_sharing(warm_up_until=0.0).start) == "random()"
     clones = fedcd(milestones=[2], bits=4)
     assert str(clones.pool) == "clone_and_delete(milestones=[2])"
     assert texts(clones.upload) == ["quantize_at_random(bits=4)"]
     assert texts(fedcd(bits=4, rounding="nearest").upload) == ["quantize(bits=4)"]
-    assert clones.validation == 0.2
-    assert fedcd(askew.Recipe(population="hierarchical()")).validation == 0.0  # its devices have validation data
-    assert fedcd(askew.Recipe(validation=0.1)).validation == 0.1
+    assert str(clones.population) == f"{scheme} + validation(fraction=0.2)"
+    assert str(fedcd(askew.Recipe(population="hierarchical()")).population) == "hierarchical()"  # its devices have validation data
+    assert str(fedcd(askew.Recipe(population="iid(4) + validation(0.1)")).population) == "iid(clients=4) + validation(fraction=0.1)"
 
 
 def test_data_sharing_gives_every_client_its_share_and_keeps_the_servers_set_balanced():
     from askew.engine.task import build_task
 
     task = build_task(data_sharing(BASE, hold_out=0.1, alpha=0.5))
-    plain = build_task(BASE.replace(hold_out=0.1))
+    plain = build_task(BASE.replace(population=BASE.population + "hold_out(0.1)"))
     server = set(task.population.server.tolist())
     given = [len(server & set(task.population.train[k].tolist())) for k in range(5)]
     assert given == [round(0.5 * len(server))] * 5
@@ -91,11 +96,11 @@ def test_centralised_training_has_the_batch_that_many_times_larger(population, f
 
 
 def test_centralised_keeps_nothing_of_a_method_but_the_optimiser():
-    base = BASE.replace(hold_out=0.1, share=0.5, step=["sgd(lr=0.3, momentum=0.5)"])
+    base = BASE.replace(population=BASE.population + "hold_out(0.1)" + "share(0.5)", step=["sgd(lr=0.3, momentum=0.5)"])
     one = centralised(fedcd(fedprox(fednnnn(base))))
     assert texts(one.step) == ["sgd(lr=0.3, momentum=0.5)"]
     assert texts(one.server) == ["mean()"]
-    assert (one.upload, str(one.pool), one.validation, one.hold_out, one.share) == ((), "single_model()", 0.0, 0.0, 0.0)
+    assert (one.upload, str(one.pool), str(one.population)) == ((), "single_model()", "pooled()")
     assert askew.run(one).accuracy > 0
 
 

@@ -48,7 +48,8 @@ def small_paper() -> list[Item]:
         return recipe.replace(probes=[f"update_norms(per={per!r})"])
 
     def item(name: str, rows: list[Row], plot: Plot, claims: tuple[Claim, ...] = (), notes: str = "") -> Item:
-        return Item(PAPER, name, f"What {name} shows", tuple(rows), lambda recipe: recipe, plot=plot, claims=claims, notes=notes, seeds=2)
+        return Item(PAPER, name, f"What {name} shows", tuple(rows), lambda recipe: recipe, plot=plot, claims=claims,
+                    notes=notes, seeds=2)
 
     return [
         item("learning", [Row("all alike", (base,)), Row("one class each", (skewed,))], Plot("curves"),
@@ -57,17 +58,20 @@ def small_paper() -> list[Item]:
         item("lengths", [Row("all alike", (with_norms(base, "group"),), "mean N/E"),
                          Row("one class each", (with_norms(skewed, "group"),), "mean N/E")],
              Plot("curves", y_label="length", y=("N", "E"))),
-        item("rates", [Row("all alike", (base,)), *(Row(f"rate {lr}", (skewed.with_setting("sgd.lr", lr),), series="skewed", x=lr)
+        item("rates", [Row("all alike", (base,)),
+                       *(Row(f"rate {lr}", (skewed.with_setting("sgd.lr", lr),), series="skewed", x=lr)
                                                     for lr in (0.1, 0.3))], Plot("points", "rate", log_x=True)),
         item("layers", [Row(name, (with_norms(base, "layer"),), f"mean N/E {name}", series="all alike", x=float(x))
                         for x, name in enumerate(("fc1", "fc2"), 1)], Plot("points", "layer (fc1, fc2)", "N/E")),
-        item("archetypes", [Row("FedCD", (personal,)), Row("FedAvg", (devices,)), Row("FedCD, archetype 3", (personal,), "archetype 3")],
+        item("archetypes", [Row("FedCD", (personal,)), Row("FedAvg", (devices,)),
+                            Row("FedCD, archetype 3", (personal,), "archetype 3")],
              Plot("archetypes", y_label="accuracy", y=("group_accuracy",))),
         item("changes", [Row("FedCD", (personal,), "change_last_10"), Row("FedAvg", (devices,), "change_last_10")],
              Plot("changes", y_label="change")),
         item("preferences", [Row("models", (personal,), "models_preferred")],
              Plot("preferences", y_label="archetype", y=("group_choice",))),
-        item("populations", [Row(SKEWED, ()), Row("dirichlet(clients=20, alpha=1)", ())], Plot("populations", "share", "client")),
+        item("populations", [Row(SKEWED, ()), Row("dirichlet(clients=20, alpha=1)", ())],
+             Plot("populations", "share", "client")),
         item("unrun", [Row("all alike", (base.replace(rounds=500),))], Plot("curves"),
              (Claim("It converges.", "section 3", lambda v: v["all alike"] - 99),)),
     ]

@@ -27,7 +27,8 @@ def comparison() -> Comparison:
         Contender("fednnnn", fednnnn(), outcomes=(outcome(0, 0.8, 0.8), outcome(1, 0.7, 0.76))),
         Contender("wild", fednnnn(), diverged={0: "round 1: too fast", 1: "round 2: too fast"}),
         Contender("centralised", centralised(), outcomes=(outcome(0, 0.7, 0.8), outcome(1, 0.7, 0.8))),
-        Contender("fedcd", fedcd(), personal=True, outcomes=(outcome(0, 0.9, 0.9, test=0.3), outcome(1, 0.9, 0.9, test=0.3))),
+        Contender("fedcd", fedcd(), personal=True,
+                  outcomes=(outcome(0, 0.9, 0.9, test=0.3), outcome(1, 0.9, 0.9, test=0.3))),
     ), seeds=(0, 1), judge="devices", majority=0.9)
 
 
@@ -53,7 +54,8 @@ def test_numbers_by_hand(comparison: Comparison) -> None:
 def test_the_table_orders_by_kind_and_accuracy_and_marks_the_best_single_model(comparison: Comparison) -> None:
     table = method_rows(comparison.as_mapping())
     assert column(table, "method") == ["centralised", "fednnnn", "fedavg", "wild", "fedcd ¹"]
-    assert column(table, "accuracy on own data") == ["80.0 ± 0.0", "78.0 ± 2.8", "60.0 ± 14.1", "diverged", "90.0 ± 0.0"]
+    assert column(table, "accuracy on own data") == ["80.0 ± 0.0", "78.0 ± 2.8", "60.0 ± 14.1", "diverged",
+                                                     "90.0 ± 0.0"]
     assert column(table, "accuracy on test set")[-1] == "30.0 ± 0.0"
     assert column(table, "rounds to 76.0%") == ["2", "2", "never", "", "1"]
     cells = next(c for c in table.columns if "own data" in str(c.header)).cells

@@ -10,7 +10,7 @@ import pytest
 
 from askew.core.errors import AskewError
 from askew.papers import numbers
-from askew.papers.citations import BIBTEX
+from askew.papers.citations import entries
 from askew.papers.papers import PAPERS
 from askew.papers.run import reproduce
 from askew.papers.store import Results
@@ -77,7 +77,8 @@ def test_a_variant_is_called_so_and_not_counted(measured: Measured, tmp_path: Pa
     page = (tmp_path / "docs" / "papers" / f"{PAPER}.md").read_text()
     assert "*A variant*: not the paper's set-up" in section(page, "learning")
     assert "| Skew costs accuracy | section 1 | yes (variant learning) |" in page
-    counted = next(line for line in (tmp_path / "docs" / "papers" / "index.md").read_text().splitlines() if line.startswith("| [zhao2018]"))
+    counted = next(line for line in (tmp_path / "docs" / "papers" / "index.md").read_text().splitlines()
+                   if line.startswith("| [zhao2018]"))
     assert {cell.strip() for cell in counted.split("|")[2:-1]} == {"0"}
 
 
@@ -129,7 +130,8 @@ def test_it_says_how_it_was_run(page: str) -> None:
 
 def test_figures_lie_beside_the_page(measured: Measured, docs: Path, page: str) -> None:
     folder = docs / "papers" / "figures"
-    assert {path.name for path in folder.iterdir()} == {f"{PAPER}-{name}.svg" for name in measured.items if name != "unrun"}
+    assert {path.name for path in folder.iterdir()} == {f"{PAPER}-{name}.svg" for name in measured.items
+                                                        if name != "unrun"}
     for path in folder.iterdir():
         assert f"(figures/{path.name})" in page
 
@@ -149,7 +151,8 @@ def test_written_again_it_is_the_same_and_stale_figures_go(measured: Measured, t
 def test_a_row_that_differs_has_a_remark(measured: Measured, tmp_path: Path) -> None:
     # The paper has it the other way round, so that neither number nor ordering fits.
     (numbers.FOLDER / PAPER / "numbers.toml").write_text('[learning.rows]\n"all alike" = 10\n"one class each" = 99\n')
-    assert "Why these numbers differ has not been found out." in section(pages(measured, tmp_path / "docs", "learning"), "learning")
+    assert "Why these numbers differ has not been found out." in section(pages(measured, tmp_path / "docs", "learning"),
+                                                                         "learning")
     (numbers.FOLDER / PAPER / "remarks.toml").write_text('[learning]\ntext = "We swapped the numbers."\n')
     text = section(pages(measured, tmp_path / "docs", "learning"), "learning")
     assert "We swapped the numbers." in text
@@ -188,21 +191,23 @@ def test_reduced_versions_are_not_shown(measured: Measured, tmp_path: Path) -> N
     assert reproduce([item], Results(tmp_path / "results", "quick"), work=tmp_path / "work")
     (tmp_path / "docs").mkdir()
     write_pages(tmp_path / "results", tmp_path / "docs", {PAPER: [item]})
-    assert "| `zhao2018/learning` |" in (tmp_path / "docs" / "papers" / f"{PAPER}.md").read_text().split("## Not run")[1]
+    page = (tmp_path / "docs" / "papers" / f"{PAPER}.md").read_text()
+    assert "| `zhao2018/learning` |" in page.split("## Not run")[1]
 
 
 def test_every_paper_has_a_title() -> None:
     assert title("zhao2018") == "Zhao et al. 2018, Federated Learning with Non-IID Data"
-    assert title("fednnnn2020") == ("Nagura et al. 2020, FedNNNN: Norm-Normalized Neural Network Aggregation for Fast and Accurate "
-                                    "Federated Learning")
+    assert title("fednnnn2020") == ("Nagura et al. 2020, FedNNNN: Norm-Normalized Neural Network Aggregation for Fast "
+                                    "and Accurate Federated Learning")
     assert all("{" not in title(paper) for paper in PAPERS)
-    assert set(PAPERS) <= set(BIBTEX)
+    assert set(PAPERS) <= set(entries())
 
 
 @pytest.mark.slow
 def test_as_a_command_for_all_papers(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
-    done = subprocess.run([sys.executable, "-m", "askew.report.paper_page", str(tmp_path / "results"), str(tmp_path / "docs")],
+    done = subprocess.run([sys.executable, "-m", "askew.report.paper_page", str(tmp_path / "results"),
+                           str(tmp_path / "docs")],
                           capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert {path.stem for path in (tmp_path / "docs" / "papers").glob("*.md")} == {*PAPERS, "index"}

@@ -8,8 +8,8 @@ import torch
 import askew
 from askew.pieces.methods import fedcd
 
-TINY = askew.Recipe(population="shards(clients=4, shards_per_client=3)", model="mlp(hidden=[8])", batch_size=60,
-                    rounds=3, hold_out=0.05)
+TINY = askew.Recipe(population="shards(clients=4, shards_per_client=3) + hold_out(0.05)", model="mlp(hidden=[8])",
+                    batch_size=60, rounds=3)
 SERVER = {
     "scale": "scale(lr=0.5)", "momentum": "momentum(beta=0.5)",
     "rescale_to_mean_norm": "rescale_to_mean_norm(beta=0.7)",
@@ -87,23 +87,18 @@ def test_client_pieces_with_everything_at_the_server(step):
     ({"server": ["momentum(0.5)", "mean()"]}, "server: momentum acts on an update; put it after mean"),
     ({"server": ["mean()", "mask_by_sign_agreement(theta=5.0)"]}, "theta = 5.0 is above the 4 clients of a round"),
     ({"server": ["mean()", "mask_by_sign_agreement(3.0)"], "fraction": 0.5}, "theta = 3.0 is above the 2 clients"),
-    ({"server": ["mean()", "train_on_server()"], "hold_out": 0.0}, "train_on_server needs examples at the server"),
+    ({"server": ["mean()", "train_on_server()"], "population": "iid(clients=4)"}, "train_on_server needs examples at the server"),
     ({"step": ["sgd(0.1)", "sgd(0.2)"]}, "step: sgd and sgd both make the update"),
     ({"step": ["add_proximal(0.1)"]}, "step: no piece makes an update; add one, such as sgd"),
     ({"step": ["sgd(0.1)", "add_proximal(0.1)"]}, "step: add_proximal acts on the gradient; put it before sgd"),
     ({"step": ["project_to_ball(3.0)", "sgd(0.1)"]}, "step: project_to_ball acts on an update; put it after sgd"),
+    ({"population": "iid(clients=4) + share(0.5)"}, "share: the server has no examples to share; write .* hold_out"),
     ({"pool": "clone_and_delete()"}, "clone_and_delete scores models on validation data that the devices do not have"),
-    ({"start": "warm_up()", "hold_out": 0.0}, "warm_up needs examples at the server"),
-    ({"population": "iid(clients=1437)", "hold_out": 0.0, "validation": 0.5},
-     "two are needed, one to train and one to validate"),
+    ({"start": "warm_up()", "population": "iid(clients=4)"}, "warm_up needs examples at the server"),
+    ({"population": "iid(clients=1437) + validation(0.5)"}, "two are needed, one to train and one to validate"),
 ])
 def test_recipes_that_make_no_sense(changes, message, tmp_path):
     with pytest.raises(askew.AskewError, match=message) as error:
         askew.run(TINY.replace(**changes), out=tmp_path / "run")
     assert "\n" not in str(error.value)
     assert not (tmp_path / "run").exists()
-
-
-def test_sharing_without_examples_to_share_is_refused():
-    with pytest.raises(askew.AskewError, match="share needs examples at the server to share; set hold_out"):
-        askew.Recipe(share=0.5)

@@ -27,7 +27,7 @@ def assert_identical(one, other):
     BASE.replace(step=["add_gradient_noise(0.0)", "sgd(lr=0.1)"]),
     BASE.replace(upload=["quantize(32)"], server=["mean()", "quantize(32)"]),
     BASE.replace(server=["mean()", "scale(1.0)"]), BASE.replace(server=["mean()", "evaluate_average()"]),
-    BASE.replace(step=["sgd(lr=0.1, momentum=0.0, weight_decay=0.0, lr_decay=1.0, lr_drops=[])"]),
+    BASE.replace(step=["sgd(lr=drops(decay(0.1, 1.0), at=[]), momentum=0.0, weight_decay=0.0)"]),
 ], ids=lambda recipe: f"{recipe.name}: {' '.join(map(str, (*recipe.step, *recipe.upload, *recipe.server)))}")
 def test_switched_off_is_fedavg(recipe, fedavg):
     assert_identical(askew.run(recipe), fedavg)
@@ -45,7 +45,7 @@ def test_switched_on_is_not(recipe, fedavg):
 
 def test_fedcd_without_milestones_is_fedavg_with_uniform_weights():
     """The same validation split is taken out of the training data on both sides; nothing is quantised."""
-    base = BASE.replace(validation=0.2)
+    base = BASE.replace(population=BASE.population + "validation(0.2)")
     plain = askew.run(base.replace(server=["mean(weights='uniform')"], judge="devices"))
     many = askew.run(fedcd(base, milestones=[], bits=32))
     assert_identical(many, plain)

@@ -2,15 +2,15 @@
 
 import pytest
 import torch
+from askew.core.transform import Transform
 
 import askew
 from askew.core import registry
-from askew.core.transform import Transform
 from askew.engine.choice import ENGINES
 from askew.engine.task import build_task
 from askew.engine.vectorised import Vectorised
 from askew.pieces.methods import centralised, fedavgm, fedcd, fednnnn
-from askew.rounds.loop import Simulation
+from askew.rounds.simulation import Simulation
 
 BASE = askew.Recipe(population="power_law(clients=5, exponent=0.7)", fraction=0.8, batch_size=40, rounds=2, model="mlp(hidden=[8])")
 FORMS = {**ENGINES, "graphed": lambda task: Vectorised(task, graphed=True, compiled=False)}
@@ -90,7 +90,8 @@ def test_centralised_training_keeps_an_optimiser_of_ones_own():
 
 
 def test_the_server_and_the_twin_train_with_it_too():
-    recipe = BASE.replace(hold_out=0.2, server=["mean()", "train_on_server()"], probes=["weight_divergence()"], start="warm_up(until=0.3)")
+    recipe = BASE.replace(population=BASE.population + "hold_out(0.2)", server=["mean()", "train_on_server()"],
+                          probes=["weight_divergence()"], start="warm_up(until=0.3)")
     theirs = askew.run(recipe.replace(step=["add_proximal(0.1)", "_plain_descent(rate=0.3)"]))
     ours = askew.run(recipe.replace(step=["add_proximal(0.1)", "sgd(lr=0.3)"]))
     for expected, record in zip(ours.records, theirs.records, strict=True):
@@ -121,7 +122,7 @@ LONGER = BASE.replace(rounds=8, step=["sgd(lr=0.5)"])
                          ids=["model", "average", "own view"])
 def test_devices_judge_the_model_that_is_evaluated(recipe):
     """On its own federation the probe that `compare` adds agrees with the run's own numbers, whatever the method evaluates."""
-    probe = f"askew.runs.judge:accuracy_on_devices_of(population='{BASE.population}')"
+    probe = f"accuracy_on_devices_of(population='{BASE.population}')"
     result = askew.run(recipe.replace(probes=[probe], judge="devices"))
     for record in result.records:
         assert record["federation_device_accuracy_mean"] == pytest.approx(record["accuracy"], abs=1e-12)

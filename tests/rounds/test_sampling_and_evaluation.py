@@ -80,7 +80,7 @@ def test_devices_with_test_examples_of_their_own_by_hand():
     record = result.records[0]
     assert record["group_accuracy"] == pytest.approx([2 / 3, 1 / 3])
     assert record["accuracy"] == record["device_accuracy_mean"] == pytest.approx(0.5)
-    assert result.simulation.device_accuracies().tolist() == pytest.approx([2 / 3, 1 / 3])
+    assert result.simulation.device_scores().tolist() == pytest.approx([2 / 3, 1 / 3])
     assert evaluated(population, judge="global").records[0]["accuracy"] == pytest.approx(3 / 5)
 
 

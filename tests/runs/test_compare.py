@@ -8,13 +8,13 @@ import pytest
 import askew
 from askew.core.dataset import Source
 from askew.data import load
+from askew.engine.task import build_task
 from askew.partition import draw
 from askew.pieces.methods import centralised, data_sharing, fedavg, fedavgm, fedcd, fednnnn, fedprox
 from askew.runs import compare as module
 from askew.runs.compare import compare
 from askew.runs.judge import majority_accuracy, measured
 from askew.runs.run_folder import RunFolder
-from askew.engine.task import build_task
 
 ONE_CLASS = "shards(clients=10, shards_per_client=1)"
 BASE = askew.Recipe(rounds=3, population=ONE_CLASS)
@@ -123,7 +123,7 @@ def test_models_of_other_clients_are_judged_on_the_same_devices(method, tmp_path
     recipes = {"fedavg": fedavg(base), "fedcd": fedcd(base), "other": method(base)}
     row = compare(recipes, [3], out=tmp_path / "c").as_mapping()["methods"][2]
     result = askew.run(recipes["other"].replace(seed=3))
-    per_class = build_task(recipes["other"].replace(seed=3)).evaluate(result.simulation.view()).class_accuracy
+    per_class = build_task(recipes["other"].replace(seed=3)).evaluate(result.simulation.view()).class_scores
     counts = draw(base.population, Source.of(load("digits")), seed=3).counts
     expected = np.mean([(share / share.sum()) @ per_class for share in counts])
     assert row["accuracy_mean"] == pytest.approx(expected)
@@ -133,12 +133,12 @@ def test_models_of_other_clients_are_judged_on_the_same_devices(method, tmp_path
 
 
 def test_the_plain_average_is_judged_where_a_method_evaluates_that():
-    base = BASE.replace(population="dirichlet(clients=8, alpha=0.2)", hold_out=0.1, rounds=2)
+    base = BASE.replace(population="dirichlet(clients=8, alpha=0.2) + hold_out(0.1)", rounds=2)
     recipes = {"fedcd": fedcd(base), "fednnnn": fednnnn(base)}
     row = compare(recipes, [0]).as_mapping()["methods"][1]
     result = askew.run(recipes["fednnnn"])
-    per_class = build_task(recipes["fednnnn"]).evaluate(result.simulation.view()).class_accuracy
-    counts = draw(base.population, Source.of(load("digits")), seed=0).counts
+    per_class = build_task(recipes["fednnnn"]).evaluate(result.simulation.view()).class_scores
+    counts = draw(base.population.scheme, Source.of(load("digits")), seed=0).counts
     assert row["accuracy_mean"] == pytest.approx(np.mean([(share / share.sum()) @ per_class for share in counts]))
 
 

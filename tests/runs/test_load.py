@@ -42,6 +42,13 @@ def test_a_method_sees_the_fields_that_are_set():
     assert recipe.batch_size == 40
 
 
+def test_files_of_earlier_versions_are_read(tmp_path):
+    file = write(tmp_path / "r.toml", 'hold_out = 0.1\nshare = 0.5\nstep = ["sgd(lr=0.1, lr_decay=0.9)"]\n')
+    recipe = load_recipe(file, defaults={"population": "iid(clients=4)"})
+    assert str(recipe.population) == "iid(clients=4) + hold_out(fraction=0.1) + share(fraction=0.5)"
+    assert str(recipe.step[0]) == "sgd(lr=decay(start=0.1, factor=0.9))"
+
+
 def test_defaults_lie_under_the_file(tmp_path):
     file = write(tmp_path / "r.toml", "rounds = 7\n")
     recipe = load_recipe(file, defaults={"rounds": 2, "epochs": 3})
@@ -56,8 +63,9 @@ def test_defaults_lie_under_the_file(tmp_path):
     ("[sgd]\nlr = 0.1", [], None, "unknown key 'sgd'"),
     ('rounds = "many"', [], None, "rounds must be int, not 'many'"),
     ("rounds = 3\nseed = = 4", [], None, r"r\.toml is not valid TOML: .*line 2"),
+    ("", ["hold_out=0.05"], None, r"'hold_out' is a part of population now: write '\.\.\. \+ hold_out\(0.05"),
     ("", ["rounds"], None, "--set takes key=value, got 'rounds'"),
-    ("", ["sgd.lr=quick"], None, "sgd: lr must be float, not 'quick'"),
+    ("", ["sgd.lr=quick"], None, "sgd: lr must be float or a schedule, not 'quick'"),
     ("", ["momentum.beta=0.5"], None, "the recipe has no piece 'momentum'"),
     ("", [], "fedavgm(beta=2.0)", r"momentum: beta must be in \[0, 1\), got 2.0"),
     ("", [], "fedavgm(betta=0.5)", "has no argument 'betta'; did you mean 'beta'"),

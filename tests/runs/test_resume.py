@@ -9,9 +9,9 @@ from torch import nn
 
 import askew
 from askew.core.population import Ownership, Population
-from askew.pieces.methods import fedavg, fedavgm, fedcd, fednnnn, ozdayi_combination
-from askew.rounds.loop import Simulation
 from askew.engine.task import Task
+from askew.pieces.methods import fedavg, fedavgm, fedcd, fednnnn, ozdayi_combination
+from askew.rounds.simulation import Simulation
 
 BASE = askew.Recipe(rounds=4, fraction=0.5, probes=["update_norms()"])
 METHODS = [fedavg(BASE), fedavgm(BASE), fednnnn(BASE), fedcd(BASE, milestones=[1, 3]), ozdayi_combination(BASE)]
@@ -46,7 +46,7 @@ def test_interrupted_between_rounds(recipe, at, tmp_path):
     assert contents(tmp_path / "broken") == contents(tmp_path / "whole")
 
 
-@pytest.mark.parametrize(("owner", "method"), [(Task, "evaluate"), (Task, "predict"), (Simulation, "_aggregate"),
+@pytest.mark.parametrize(("owner", "method"), [(Task, "evaluate"), (Task, "scores"), (Simulation, "_aggregate"),
                                                (Simulation, "_update_pool"), (Simulation, "_check_finite")])
 def test_interrupted_in_the_middle_of_a_round(owner, method, tmp_path, monkeypatch):
     """Wherever Ctrl-C strikes, the round under way is undone: during training, aggregation, validation, evaluation."""

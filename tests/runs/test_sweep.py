@@ -6,9 +6,9 @@ from torch import nn
 
 import askew
 from askew.core.registry import piece
+from askew.engine.vectorised import Vectorised
 from askew.pieces.methods import fedcd, fednnnn
 from askew.runs.sweep import grid, sweep
-from askew.engine.vectorised import Vectorised
 
 BASE = askew.Recipe(population="dirichlet_per_class(clients=5, alpha=0.5)", batch_size=16, rounds=3, fraction=0.6)
 
@@ -31,9 +31,10 @@ def test_a_grid_is_all_combinations_the_last_axis_fastest():
     {"sgd.lr": [0.01, 0.1, 0.3]},
     {"seed": [0, 1, 2]},  # other starts, populations, samples and shuffles
     {"sgd.lr": [0.05, 0.1], "sgd.momentum": [0.5, 0.9], "sgd.weight_decay": [0.001, 0.1]},
+    {"decay.start": [0.05, 0.3], "decay.factor": [0.5, 0.9]},
 ], ids=str)
 def test_configurations_train_together_as_they_would_alone(axes):
-    base = BASE.replace(step="sgd(lr=0.1, momentum=0.5, weight_decay=0.001, lr_decay=0.9)")
+    base = BASE.replace(step="sgd(lr=decay(0.1, 0.9), momentum=0.5, weight_decay=0.001)")
     recipes = grid(base, axes)
     outcomes = sweep(recipes, engine="vectorised")
     assert {id(o.result.simulation.engine) for o in outcomes} == {id(outcomes[0].result.simulation.engine)}, "one group"
@@ -74,8 +75,8 @@ def test_one_that_diverges_does_not_stop_the_others():
 
 
 def test_a_warm_up_that_configurations_share_is_trained_once(monkeypatch):
-    from askew.pieces.methods import data_sharing
     from askew.engine.task import Task
+    from askew.pieces.methods import data_sharing
 
     trained = []
     plain = Task.train_pooled
@@ -84,9 +85,9 @@ def test_a_warm_up_that_configurations_share_is_trained_once(monkeypatch):
         trained.append(self.recipe.name)
         return plain(self, *args, **options)
 
-    base = BASE.replace(hold_out=0.2, rounds=1)
-    recipes = [data_sharing(base, alpha=alpha, warm_up_until=0.99).with_setting("warm_up.epochs", 2).replace(name=f"{alpha} {use}",
-                                                                                                          hold_out_use=use)
+    base = BASE.replace(population=BASE.population + "hold_out(0.2)", rounds=1)
+    recipes = [data_sharing(base.with_setting("hold_out.use", use), alpha=alpha, warm_up_until=0.99).with_setting("warm_up.epochs", 2)
+               .replace(name=f"{alpha} {use}")
                for alpha, use in ((0.2, 100), (0.8, 100), (0.8, 60))]
     alone = [askew.run(recipe, engine="sequential") for recipe in recipes]
     monkeypatch.setattr(Task, "train_pooled", counted)

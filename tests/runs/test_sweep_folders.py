@@ -6,7 +6,7 @@ import pytest
 
 import askew
 from askew.pieces.methods import fedcd, fednnnn
-from askew.rounds.loop import Simulation
+from askew.rounds.simulation import Simulation
 from askew.runs.run_folder import RunFolder
 from askew.runs.sweep import grid, sweep
 
@@ -14,7 +14,7 @@ from askew.runs.sweep import grid, sweep
 pytestmark = pytest.mark.usefixtures("one_thread")
 # A rate that decays by rounds: lanes at different rounds must not share a step.
 BASE = askew.Recipe(population="dirichlet_per_class(clients=5, alpha=0.5)", batch_size=16, rounds=4, fraction=0.6,
-                    step="sgd(lr=0.1, lr_decay=0.7)", probes=["update_norms()"])
+                    step="sgd(lr=decay(0.1, 0.7))", probes=["update_norms()"])
 RECIPES = [*grid(BASE, {"sgd.lr": [0.03, 0.1], "seed": [0, 1]}), fednnnn(BASE), fedcd(BASE, milestones=[1, 2])]
 
 
@@ -142,7 +142,7 @@ def test_interrupted_while_a_finished_one_is_written(tmp_path, monkeypatch):
 
 
 def test_a_warm_up_is_not_trained_again(tmp_path, monkeypatch):
-    recipe = BASE.replace(hold_out=0.1, start="warm_up(until=0.5)")
+    recipe = BASE.replace(population=BASE.population + "hold_out(0.1)", start="warm_up(until=0.5)")
     whole = sweep([recipe], folders=[tmp_path / "whole"])
     sweep([recipe], folders=[tmp_path / "broken"], on_round=stop_at(0, 2))
     monkeypatch.setattr("askew.engine.task.Task.train_pooled", None)

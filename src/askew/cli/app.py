@@ -1,4 +1,4 @@
-"""The command `askew`. One file a command; this one only gathers them and turns errors into one line."""
+"""The command `askew`. One file per command; this one only gathers them and turns errors into one line."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from askew.core.errors import AskewError
-from askew.core.registry import suggest
+from askew.core.errors import AskewError, suggest
 
 # name -> (module, one line of help). A module is imported only when its command is called or asked for help.
 COMMANDS = {
@@ -39,12 +38,18 @@ class _Lazy(TyperGroup):
         module = importlib.import_module(COMMANDS[name][0])
         module.app._add_completion = False  # one completion, the main command's, is enough
         command: Any = typer.main.get_command(module.app)
-        command.name, command.short_help = name, COMMANDS[name][1]
+        command.name = name
         return command
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """The list of `askew --help`, which imports no command."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
 
 _python_format = warnings.formatwarning
-app = typer.Typer(cls=_Lazy, no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+app = typer.Typer(cls=_Lazy, no_args_is_help=True, add_completion=False, rich_markup_mode=None,
+                  pretty_exceptions_enable=False)
 
 
 @app.callback()
@@ -53,7 +58,7 @@ def _about() -> None:
 
 
 def main() -> None:
-    """Entry point: bad input is one line on stderr and exit code 2 (3 when training diverged); so is each of our warnings."""
+    """Entry point: bad input is one line on stderr and exit code 2 (3 when training diverged); so is each warning."""
     warnings.formatwarning = _one_line
     try:
         app(standalone_mode=True)
@@ -62,7 +67,8 @@ def main() -> None:
         sys.exit(error.exit_code)
 
 
-def _one_line(message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None) -> str:
+def _one_line(message: Warning | str, category: type[Warning], filename: str, lineno: int,
+              line: str | None = None) -> str:
     """A warning of ours without the line of code that it comes from; others as Python writes them."""
     ours = Path(filename).is_relative_to(Path(__file__).parents[1])
     return f"askew: {message}\n" if ours else _python_format(message, category, filename, lineno, line)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from askew.cli.common import AsJson, DataDir, out, print_json
+from askew.cli.common import AsJson, DataDir, Imports, import_modules, out, print_json
 from askew.cli.run import Device, Settings
 from askew.engine.choice import TRY_CLIENTS, TRY_STEPS, calibrate, choose
 from askew.engine.task import Task, build_task, initial_model
@@ -22,32 +22,40 @@ app = typer.Typer()
 
 @app.command()
 def bench(
-    file: Annotated[Path | None, typer.Argument(help="A recipe in TOML; without one, FedAvg on the embedded digits.")] = None,
+    file: Annotated[Path | None,
+                    typer.Argument(help="A recipe in TOML; without one, FedAvg on the embedded digits.")] = None,
     settings: Settings = None,
     method: Annotated[str | None, typer.Option(help="A method of the papers.")] = None,
     repeats: Annotated[int, typer.Option(help="Timed repeats; the best counts.", min=1)] = 5,
     device: Device = "cpu",
+    imports: Imports = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Time each engine on a few steps of a recipe. `--engine auto` goes by a rule, which need not take the fastest: name that one.
+    """Time each engine on a few steps of a recipe.
+
+    `--engine auto` goes by a rule, which need not take the fastest: name that one.
 
     Beside it, one model trained on as many examples with batches as large as all clients' together: what the same
     images cost without a federation.
     """
+    import_modules(imports)
     task = build_task(load_recipe(file, settings or [], method), device=device, data_dir=data_dir)
     timings = calibrate(task, repeats)
     clients = min(TRY_CLIENTS, task.cohort_size)
-    sizes = [min(int(task.population.sizes[c]), TRY_STEPS * task.recipe.batch_size or 10**9) for c in task.sample(0)[:clients]]
+    sizes = [min(int(task.population.sizes[c]), TRY_STEPS * task.recipe.batch_size or 10**9)
+             for c in task.sample(0)[:clients]]
     examples = sum(sizes)
     central = _centralised(task, examples, clients, repeats)
     rows: list[dict[str, Any]] = [{"engine": t.engine, "ms": None if t.seconds is None else round(1e3 * t.seconds, 3),
-             "examples_per_s": None if t.seconds is None else round(examples / t.seconds), "note": t.note} for t in timings]
+             "examples_per_s": None if t.seconds is None else round(examples / t.seconds), "note": t.note}
+                                  for t in timings]
     rows.append({"engine": "centralised", "ms": round(1e3 * central, 3), "examples_per_s": round(examples / central),
                  "note": f"one model, batch {clients * (task.recipe.batch_size or max(sizes))}"})
     chosen = choose(task)
     if as_json:
-        print_json({"rows": rows, "auto": chosen, "clients": clients, "examples": examples, "environment": describe_environment(device)})
+        print_json({"rows": rows, "auto": chosen, "clients": clients, "examples": examples,
+                    "environment": describe_environment(device)})
         return
     table = Table(box=None, header_style="bold")
     for name in ("engine", "ms", "examples/s", "of centralised", ""):
@@ -56,11 +64,11 @@ def bench(
         style = "bold" if row["engine"] == chosen else None
         rate = row["examples_per_s"]
         share = "" if rate is None else f"{rate * central / examples:.2f}"
-        table.add_row(str(row["engine"]), "" if row["ms"] is None else f"{row['ms']:.1f}", "" if rate is None else f"{rate:,}", share,
-                      str(row["note"]), style=style)
+        table.add_row(str(row["engine"]), "" if row["ms"] is None else f"{row['ms']:.1f}",
+                      "" if rate is None else f"{rate:,}", share, str(row["note"]), style=style)
     out.print(table)
-    out.print(f"{clients} clients, {examples} examples; --engine auto takes [bold]{chosen}[/bold], by rule; if another is faster "
-              "here, name it with --engine")
+    out.print(f"{clients} clients, {examples} examples; --engine auto takes [bold]{chosen}[/bold], by rule; "
+              "if another is faster here, name it with --engine")
 
 
 def _centralised(task: Task, examples: int, clients: int, repeats: int) -> float:
@@ -70,7 +78,8 @@ def _centralised(task: Task, examples: int, clients: int, repeats: int) -> float
     start, best = initial_model(replace(plain, recipe=plain.recipe.replace(start="random()"))), float("inf")
     for repeat in range(repeats + 1):
         began = time.perf_counter()
-        plain.train_pooled(start, indices, epochs=1, role="bench", number=0, batch_size=clients * task.recipe.batch_size)
+        plain.train_pooled(start, indices, epochs=1, role="bench", number=0,
+                           batch_size=clients * task.recipe.batch_size)
         if repeat > 0:
             best = min(best, time.perf_counter() - began)
     return best

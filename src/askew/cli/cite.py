@@ -25,6 +25,6 @@ def cite(
     if as_json:
         keys = citations.sources(method)
         print_json({"method": method, "sources": list(keys),
-                    "bibtex": {key: citations.BIBTEX[key].strip() for key in keys}})
+                    "bibtex": {key: citations.entries()[key] for key in keys}})
     else:
         sys.stdout.write(text + "\n")  # not through a console: that would wrap lines and read [brackets] as markup

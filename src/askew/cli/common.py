@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
+import os
 import sys
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+
+from askew.core.errors import AskewError, first_line
 
 # Results go to stdout; progress and notes go to stderr, so that a pipe or --json sees results only.
 out = Console(highlight=False)
@@ -18,6 +22,20 @@ Seed = Annotated[int, typer.Option(help="Seed of every random stream.", show_def
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout instead of a table.")]
 DataDir = Annotated[str | None, typer.Option(
     "--data-dir", help="Where data sets are; else $ASKEW_DATA, else the cache folder.", metavar="DIR")]
+Imports = Annotated[list[str] | None, typer.Option(
+    "--import", metavar="MODULE", help="Import a module with pieces of your own, from here or where Python looks; may be repeated.")]
+
+
+def import_modules(names: list[str] | None) -> None:
+    """What `--import` asks for: the modules file their pieces. No file ever causes an import."""
+    here = os.getcwd()
+    if names and here not in sys.path:
+        sys.path.append(here)  # last, so that nothing that lies around here takes another module's place
+    for name in names or []:
+        try:
+            importlib.import_module(name)
+        except Exception as error:  # the module's own, too
+            raise AskewError(f"--import {name}: the module cannot be imported: {first_line(error)}") from None
 
 
 def split_outside_brackets(text: str, separator: str) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from askew.cli.common import AsJson, DataDir, err, out, print_json, split_outside_brackets
+from askew.cli.common import AsJson, DataDir, Imports, err, import_modules, out, print_json, split_outside_brackets
 from askew.cli.progress import RunProgress
 from askew.cli.run import Device, Engine, Settings
 from askew.core import registry
@@ -48,6 +48,7 @@ def compare(
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it here too: .png, .svg or .pdf.")] = None,
     engine: Engine = "auto",
     device: Device = "cpu",
+    imports: Imports = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
@@ -65,6 +66,7 @@ def compare(
     """
     from askew.report.canvas import check_plot_path
 
+    import_modules(imports)
     if seeds < 1:
         raise AskewError(f"--seeds must be at least 1, got {seeds}")
     if plot is not None:

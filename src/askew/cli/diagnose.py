@@ -26,8 +26,8 @@ def diagnose(
 ) -> None:
     """How skewed is my federation, and what will it cost?
 
-    A CSV file has one row a client and one column a class, with the number of examples in each cell. A header row and a
-    first column of client names may be there. No example needs to be seen: counts are enough.
+    A CSV file has one row per client and one column per class, with the number of examples in each cell. A header row
+    and a first column of client names may be there. No example needs to be seen: counts are enough.
 
     Examples:
 

@@ -10,11 +10,22 @@ import typer
 
 import askew.data
 import askew.partition
-from askew.cli.common import AsJson, DataDir, Seed, err, out, print_json
-from askew.core import registry, skew
+from askew.cli.common import (
+    AsJson,
+    DataDir,
+    Imports,
+    Seed,
+    err,
+    import_modules,
+    out,
+    print_json,
+    split_outside_brackets,
+)
+from askew.core import skew
 from askew.core.dataset import Dataset, Source
 from askew.core.errors import AskewError
 from askew.core.population import Population
+from askew.core.population_spec import PopulationSpec
 from askew.core.recipe import parse_value
 from askew.core.registry import Spec
 
@@ -23,30 +34,28 @@ app = typer.Typer()
 
 @app.command()
 def partition(
-    scheme: Annotated[str, typer.Option(help="A scheme by name or as a call: 'dirichlet(clients=100, alpha=0.1)'.")],
+    scheme: Annotated[str, typer.Option(
+        help="A scheme by name or as a call, with combinators where wanted: 'dirichlet(clients=100, alpha=0.1) + hold_out(0.05)'.")],
     data: Annotated[str, typer.Option(help="The data set, by name or call.")] = "digits",
     clients: Annotated[int | None, typer.Option(help="How many clients.")] = None,
     alpha: Annotated[float | None, typer.Option(help="Dirichlet concentration: 0 one class, inf all alike.")] = None,
     emd: Annotated[float | None, typer.Option(help="Distance of each client from the whole, for emd.")] = None,
-    classes: Annotated[int | None, typer.Option(help="Classes a client, for classes_per_client and power_law.")] = None,
-    shards: Annotated[int | None, typer.Option(help="Shards a client, for shards.")] = None,
+    classes: Annotated[int | None, typer.Option(
+        help="Classes per client, for classes_per_client and power_law.")] = None,
+    shards: Annotated[int | None, typer.Option(help="Shards per client, for shards.")] = None,
     settings: Annotated[list[str] | None, typer.Option(
         "--set", metavar="KEY=VALUE", help="Any other argument of the scheme, e.g. min_examples=5.")] = None,
-    server_share: Annotated[float | None, typer.Option(
-        help="Fraction of the examples that stays at the server, balanced over the classes.")] = None,
-    server_size: Annotated[int | None, typer.Option(help="How many of these the server uses (default: all).")] = None,
-    share: Annotated[float | None, typer.Option(
-        help="Portion of the server's examples that each client gets besides its own.")] = None,
     seed: Seed = 0,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it: .png, .svg or .pdf.")] = None,
     save: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep it: an .npz file, for diagnose.")] = None,
+    imports: Imports = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a federation and see how skewed it is.
 
     Schemes: iid, shards, classes_per_client, label_blocks, dirichlet, dirichlet_per_class, emd, power_law,
-    hierarchical, hypergeometric, natural, pooled.
+    hierarchical, hypergeometric, natural, pooled. Combinators: hold_out, share, validation, subset.
 
     Examples:
 
@@ -55,13 +64,15 @@ def partition(
       askew partition --data cifar10 --scheme "shards(clients=10, shards_per_client=2)" --plot shards.png
 
       askew partition --data mnist --scheme emd --clients 10 --emd 1.44 --save emd.npz
+
+      askew partition --scheme "iid(clients=10) + hold_out(0.2, use=200) + share(0.5)"
     """
+    import_modules(imports)
     options = {"clients": clients, "alpha": alpha, "emd": emd, "classes": classes, "shards_per_client": shards}
     spec = complete(scheme, {key: value for key, value in options.items() if value is not None} | _settings(settings))
-    hold_out = _check_server(server_share, server_size, share)
     _check_files(plot, save)
     loaded = askew.data.load(data, data_dir=data_dir)
-    population = askew.partition.draw(spec, Source.of(loaded), seed, hold_out=hold_out, share=share)
+    population = askew.partition.draw(spec, Source.of(loaded), seed)
     _write(population, loaded, plot, save)
     if as_json:
         print_json(as_mapping(population, loaded))
@@ -69,14 +80,14 @@ def partition(
         _show(population, loaded)
 
 
-def complete(scheme: str, options: dict[str, Any]) -> Spec:
-    """The scheme with the options put into its call; an option beats what the call says."""
-    text = scheme.strip()
+def complete(scheme: str, options: dict[str, Any]) -> PopulationSpec:
+    """The scheme with the options put into its call, combinators behind it; an option beats what the call says."""
+    text, *combinators = split_outside_brackets(scheme, "+")
     if options:
         inner = str(Spec("", options))[1:-1]
         head = text[:-1].rstrip() if text.endswith(")") else f"{text}("
         text = f"{head}{'' if head.endswith(('(', ',')) else ', '}{inner})"
-    return registry.parse("partition", text)
+    return PopulationSpec.of(" + ".join([text, *combinators]))
 
 
 def as_mapping(population: Population, data: Dataset) -> dict[str, Any]:
@@ -85,7 +96,7 @@ def as_mapping(population: Population, data: Dataset) -> dict[str, Any]:
 
     counts, totals = population.counts, population.class_totals
     return {
-        "data": data.name, **population.describe(), **summary(counts, totals), "class_names": list(data.classes),
+        "data": data.name, **population.describe(), **summary(counts, totals), "class_names": list(data.class_names),
         "class_totals": totals, "sizes": population.sizes, "counts": counts, "emd": skew.emd(counts, totals),
         "entropy": skew.entropy(counts), "classes_per_client": skew.classes_per_client(counts),
         "groups": population.groups,
@@ -104,13 +115,6 @@ def _settings(settings: list[str] | None) -> dict[str, Any]:
     return values
 
 
-def _check_server(fraction: float | None, size: int | None, share: float | None) -> tuple[float, int | None] | None:
-    for name, value in (("--server-size", size), ("--share", share)):
-        if value is not None and fraction is None:
-            raise AskewError(f"{name} {value} needs examples at the server; add --server-share 0.2, say")
-    return None if fraction is None else (fraction, size)
-
-
 def _check_files(plot: Path | None, save: Path | None) -> None:
     """All that could go wrong with the files to write, before anything is done."""
     from askew.report.canvas import check_plot_path
@@ -125,7 +129,7 @@ def _write(population: Population, data: Dataset, plot: Path | None, save: Path 
     from askew.report.population_plot import plot_population
 
     if plot is not None:
-        plot_population(plot, population.counts, reference=population.class_totals, class_names=data.classes,
+        plot_population(plot, population.counts, reference=population.class_totals, class_names=data.class_names,
                         title=f"{data.name}: {population.scheme}, seed {population.seed}")
         err.print(f"drawn in {plot}", soft_wrap=True, markup=False)
     if save is not None:

@@ -8,11 +8,12 @@ from typing import Any
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from askew.cli.common import err
+from askew.core.objective import objective_of
 from askew.core.recipe import Recipe
 
 
 class RunProgress:
-    """Round, accuracy, loss and time left, for one run after the other."""
+    """Round, headline, loss and time left, for one run after the other."""
 
     def __init__(self, total: int, label: str, quiet: bool = False) -> None:
         self._bar = Progress(
@@ -32,6 +33,7 @@ class RunProgress:
         self._bar.update(self._id, description=text)
 
     def on_round(self, record: dict[str, Any], recipe: Recipe) -> None:
-        if "accuracy" in record:
-            self._bar.update(self._id, seen=f"accuracy {record['accuracy']:.3f}  loss {record['loss']:.3f}")
+        headline = objective_of(recipe).headline
+        if headline in record:
+            self._bar.update(self._id, seen=f"{headline.replace('_', ' ')} {record[headline]:.3f}  loss {record['loss']:.3f}")
         self._bar.advance(self._id)

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from askew.cli.common import AsJson, DataDir, err, out, print_json
+from askew.cli.common import AsJson, DataDir, Imports, err, import_modules, out, print_json
 from askew.cli.progress import RunProgress
 from askew.cli.run import Device, Engine, Precision
 from askew.core.errors import AskewError
@@ -33,19 +33,25 @@ VARIANT = "a variant: not the paper's set-up, and not counted among its numbers 
 
 @app.command()
 def reproduce(
-    address: Annotated[str | None, typer.Argument(metavar="[PAPER[/ITEM]]", help="What to run; without it, the list of all.")] = None,
-    scale: Annotated[str, typer.Option(help="full: the paper's experiment; quick: a reduced version that shows the ordering.")] = "full",
-    seeds: Annotated[int | None, typer.Option(help="Run each with seeds 0 .. N-1; else as often as the paper did.", metavar="N")] = None,
+    address: Annotated[str | None, typer.Argument(
+        metavar="[PAPER[/ITEM]]", help="What to run; without it, the list of all.")] = None,
+    scale: Annotated[str, typer.Option(
+        help="full: the paper's experiment; quick: a reduced version that shows the ordering.")] = "full",
+    seeds: Annotated[int | None, typer.Option(
+        help="Run each with seeds 0 .. N-1; else as often as the paper did.", metavar="N")] = None,
     listed: Annotated[bool, typer.Option("--list", help="Only list, run nothing.")] = False,
     estimate: Annotated[bool | None, typer.Option(
-        "--estimate/--no-estimate", help="Time networks that were not run here yet, once, for seconds each; a list does, --json does not.",
+        "--estimate/--no-estimate",
+        help="Time networks that were not run here yet, once, for seconds each; a list does, --json does not.",
         show_default=False)] = None,
-    limit: Annotated[str | None, typer.Option(metavar="TIME", help="Stop cleanly after 90s, 30m, 2h; the same command goes on.")] = None,
+    limit: Annotated[str | None, typer.Option(
+        metavar="TIME", help="Stop cleanly after 90s, 30m, 2h; the same command goes on.")] = None,
     results: Annotated[Path, typer.Option(metavar="DIR", help="Where results files are.")] = Path("results"),
     work: Annotated[Path, typer.Option(metavar="DIR", help="Where runs under way are kept.")] = WORK,
     engine: Engine = "auto",
     precision: Precision = "fp32",
     device: Device = "cpu",
+    imports: Imports = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
@@ -61,6 +67,7 @@ def reproduce(
 
       askew reproduce zhao2018/table3-cifar10 --seeds 3 --device cuda --limit 30m
     """
+    import_modules(imports)
     if scale not in SCALES:
         raise AskewError(f"--scale must be {' or '.join(SCALES)}, got {scale!r}")
     limit_s = None if limit is None else parse_seconds(limit)
@@ -70,26 +77,29 @@ def reproduce(
         rates = _rates(items, files, seeds, device, engine, precision, not as_json if estimate is None else estimate)
         summaries = [summarise(item, files, seeds) for item in items]
         if as_json:
-            print_json({"items": [s.as_mapping(estimated_seconds(s.needs, rates)) for s in summaries], **counts(summaries)})
+            print_json({"items": [s.as_mapping(estimated_seconds(s.needs, rates)) for s in summaries],
+                        **counts(summaries)})
         else:
             _show_list(items, summaries, files, seeds, rates)
         return
     left = [need for need in needs(items, files, seeds) if not need.done]
     began, whole = time.monotonic(), True
     if left:
-        with RunProgress(sum(need.base.rounds for need in left), f"{len(left)} run{'s' * (len(left) > 1)}, rounds") as progress:
+        what = f"{len(left)} run{'s' * (len(left) > 1)}, rounds"
+        with RunProgress(sum(need.base.rounds for need in left), what) as progress:
             whole = run_missing(items, files, seeds=seeds, work=work, engine=engine, precision=precision, device=device,
                                 data_dir=data_dir, limit_s=limit_s, on_round=progress.on_round)
     summaries = [summarise(item, files, seeds) for item in items]
     if as_json:
-        rates = known_rates([files], [item.paper for item in items[:1]], device)
+        rates = _rates(items, files, seeds, device, engine, precision, estimate=False)
         print_json({"items": [s.as_mapping(estimated_seconds(s.needs, rates)) for s in summaries], **counts(summaries)})
     else:
         for summary in summaries:
             _show_item(summary)
     if not whole:
         asked = limit_s is not None and time.monotonic() - began >= limit_s
-        err.print(f"{f'stopped after {limit}' if asked else 'interrupted'}: the same command goes on from here", soft_wrap=True)
+        err.print(f"{f'stopped after {limit}' if asked else 'interrupted'}: the same command goes on from here",
+                  soft_wrap=True)
         if not asked:
             raise typer.Exit(130)
 
@@ -106,12 +116,17 @@ def parse_seconds(text: str) -> float:
     return seconds
 
 
-def _rates(items: Sequence[Item], files: Results, seeds: int | None, device: str, engine: str, precision: str, estimate: bool) -> Rates:
+def _rates(items: Sequence[Item], files: Results, seeds: int | None, device: str, engine: str, precision: str,
+           estimate: bool) -> Rates:
+    left = [need for need in needs(items, files, seeds) if not need.done]
+    if not left:
+        return {}  # what is done takes no time at any rate
     other: Scale = "quick" if files.scale == "full" else "full"
-    rates = known_rates([Results(files.folder, other), files], list(dict.fromkeys(item.paper for item in items)), device)
+    rates = known_rates([Results(files.folder, other), files], list(dict.fromkeys(item.paper for item in items)),
+                        device)
     if estimate:
-        unknown = {kind(need.base): need.base for need in needs(items, files, seeds)
-                   if not need.done and kind(need.base) not in rates and need.base.data.name in INPUTS}
+        unknown = {kind(need.base): need.base for need in left
+                   if kind(need.base) not in rates and need.base.data.name in INPUTS}
         for what, recipe in unknown.items():
             err.print(f"timing {what} ...", markup=False)
             rates[what] = try_out(recipe, device, engine, precision)
@@ -122,7 +137,8 @@ def _page() -> Console:
     return out if out.is_terminal else Console(width=max(out.width, 100), highlight=False)  # a pipe has no width
 
 
-def _show_list(items: Sequence[Item], summaries: Sequence[ItemSummary], files: Results, seeds: int | None, rates: Rates) -> None:
+def _show_list(items: Sequence[Item], summaries: Sequence[ItemSummary], files: Results, seeds: int | None,
+               rates: Rates) -> None:
     page = _page()
     if files.scale == "quick":
         page.print(QUICK, style="yellow")
@@ -130,13 +146,14 @@ def _show_list(items: Sequence[Item], summaries: Sequence[ItemSummary], files: R
     for name in ("item", "runs", "images to train", "time here", "status"):
         table.add_column(name, justify="left" if name in ("item", "status") else "right")
     for summary in summaries:
-        table.add_row(escape(summary.item.address), f"{summary.runs_done}/{len(summary.needs)}", _amount(summary.images),
-                      _duration(estimated_seconds(summary.needs, rates)), summary.status)
+        table.add_row(escape(summary.item.address), f"{summary.runs_done}/{len(summary.needs)}",
+                      _amount(summary.images), _duration(estimated_seconds(summary.needs, rates)), summary.status)
     page.print(table)
     everything = needs(items, files, seeds)
     time_left = _duration(estimated_seconds(everything, rates))
     page.print(f"\n{sum(need.done for need in everything)} of {len(everything)} runs done (items share runs), "
-               f"{_amount(sum(need.images_left for need in everything))} images to train, {time_left or 'unknown'} here")
+               f"{_amount(sum(need.images_left for need in everything))} images to train, "
+               f"{time_left or 'unknown'} here")
     for what, found in counts(summaries).items():
         page.print(f"{what}: " + ", ".join(f"{number} {name}" for name, number in found.items()))
 
@@ -169,7 +186,8 @@ def _paper(row: RowSummary) -> str:
 def _ours(row: RowSummary) -> str:
     if row.ours.mean is None:
         return "diverged" if row.ours.measured else ""
-    return _number(row.ours.mean, row.ours.spread, row.unit) + (f" ({row.ours.diverged} diverged)" if row.ours.diverged else "")
+    diverged = f" ({row.ours.diverged} diverged)" if row.ours.diverged else ""
+    return _number(row.ours.mean, row.ours.spread, row.unit) + diverged
 
 
 def _number(value: float, spread: float | None, unit: str) -> str:

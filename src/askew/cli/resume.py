@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from askew.cli.common import AsJson, DataDir
+from askew.cli.common import AsJson, DataDir, Imports, import_modules
 from askew.cli.progress import RunProgress
 from askew.cli.run import Device, Engine, show
 from askew.runs.run import resume as go_on
@@ -21,10 +21,12 @@ def resume(
     folder: Annotated[Path, typer.Argument(help="The run folder of an interrupted run.")],
     engine: Engine = "auto",
     device: Device = "cpu",
+    imports: Imports = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Go on with an interrupted run; the result is the one it would have had without the break."""
+    import_modules(imports)
     run = RunFolder.open(folder)
     recipe = run.recipe
     with RunProgress(recipe.rounds, f"{recipe.name} on {recipe.data.name}") as progress:

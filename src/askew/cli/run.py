@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from askew.cli.common import AsJson, DataDir, err, out, print_json
+from askew.cli.common import AsJson, DataDir, Imports, err, import_modules, out, print_json
 from askew.cli.progress import RunProgress
 from askew.runs.load import load_recipe
 from askew.runs.run import Result
@@ -33,6 +33,7 @@ def run(
     engine: Engine = "auto",
     precision: Precision = "fp32",
     device: Device = "cpu",
+    imports: Imports = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
@@ -46,6 +47,7 @@ def run(
 
       askew run experiment.toml --seed 1 --out runs/first
     """
+    import_modules(imports)
     recipe = load_recipe(file, settings or [], method)
     if seed is not None:
         recipe = recipe.replace(seed=seed)
@@ -59,12 +61,16 @@ def show(result: Result, as_json: bool) -> None:
     """The end of a run, for a person or for a program."""
     rounds = len(result.records)
     if as_json:
-        print_json({"accuracy": result.accuracy, "rounds": rounds, "seed": result.recipe.seed, "run": str(result.folder),
+        print_json({result.headline: result.score, "headline": result.headline, "rounds": rounds, "seed": result.recipe.seed,
+                    "run": str(result.folder),
                     "method": result.recipe.name, "loss": result.evaluations[-1]["loss"] if result.evaluations else None,
                     "seconds": round(result.seconds, 3), "interrupted": result.interrupted})
     else:
-        best = f", best {result.best['accuracy']:.2%} in round {result.best['round']}" if result.evaluations else ""
-        out.print(f"{result.recipe.name} on {result.recipe.data.name}: accuracy [bold]{result.accuracy:.2%}[/bold] after "
+        best = ""
+        if result.evaluations:
+            best = f", best {result.objective.shown(result.best[result.headline])} in round {result.best['round']}"
+        out.print(f"{result.recipe.name} on {result.recipe.data.name}: {result.headline.replace('_', ' ')} "
+                  f"[bold]{result.objective.shown(result.score)}[/bold] after "
                   f"{rounds} rounds{best}  ({result.seconds:.1f} s)")
         out.print(f"run folder: {result.folder}")
     if result.interrupted:

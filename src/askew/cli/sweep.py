@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from itertools import product
@@ -11,7 +12,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from askew.cli.common import AsJson, DataDir, err, out, print_json, split_outside_brackets
+from askew.cli.common import AsJson, DataDir, Imports, err, import_modules, out, print_json, split_outside_brackets
 from askew.cli.progress import RunProgress
 from askew.cli.run import Device, Engine, Precision, Settings
 from askew.core.errors import AskewError
@@ -37,6 +38,7 @@ def sweep(
     engine: Engine = "auto",
     precision: Precision = "fp32",
     device: Device = "cpu",
+    imports: Imports = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
@@ -48,6 +50,7 @@ def sweep(
 
       askew sweep --method fedavgm --grid sgd.lr=0.03,0.1,0.3 --grid momentum.beta=0.7,0.9 --grid seed=0,1,2
     """
+    import_modules(imports)
     values = dict(_axis(text) for text in axes or [])
     if not values:
         raise AskewError("sweep needs at least one --grid KEY=A,B,...; for example --grid sgd.lr=0.03,0.1,0.3")
@@ -76,28 +79,31 @@ def sweep(
 def _table(rows: Sequence[tuple[dict[str, object], Outcome]]) -> Table:
     settings = list(rows[0][0])
     table = Table(box=None, header_style="bold")
-    for name in (*settings, "accuracy", "best", "in round", ""):
+    for name in (*settings, rows[0][1].result.headline.replace("_", " "), "best", "in round", ""):
         table.add_column(name, justify="left" if name in settings else "right")
     for setting, outcome in rows:
         result, numbers = outcome.result, ("", "", "")
+        shown = result.objective.shown
         if result.evaluations and not outcome.diverged:
-            numbers = (f"{result.accuracy:.2%}", f"{result.best['accuracy']:.2%}", str(result.best["round"]))
+            numbers = (shown(result.score), shown(result.best[result.headline]), str(result.best["round"]))
         left = f"{len(result.records)} of {outcome.recipe.rounds} rounds" if result.interrupted else ""
         table.add_row(*map(str, setting.values()), *numbers, outcome.diverged or left)
     return table
 
 
 def _rank(row: tuple[dict[str, object], Outcome]) -> float:
-    outcome = row[1]
-    return 1.0 if outcome.diverged or not outcome.result.evaluations else -outcome.result.best["accuracy"]
+    result = row[1].result
+    if row[1].diverged or not result.evaluations:
+        return math.inf
+    return -result.best[result.headline] if result.objective.higher_is_better else float(result.best[result.headline])
 
 
 def _row(setting: dict[str, object], outcome: Outcome) -> dict[str, object]:
     result = outcome.result
     known = outcome.diverged is None and bool(result.evaluations)
-    best = result.best if known else {"accuracy": None, "round": None}
-    return {"settings": setting, "accuracy": result.accuracy if known else None, "best_accuracy": best["accuracy"],
-            "best_round": best["round"], "rounds": len(result.records), "diverged": outcome.diverged, "seed": outcome.recipe.seed,
+    best, headline = result.best if known else {}, result.headline
+    return {"settings": setting, headline: result.score if known else None, f"best_{headline}": best.get(headline),
+            "best_round": best.get("round"), "rounds": len(result.records), "diverged": outcome.diverged, "seed": outcome.recipe.seed,
             "run": None if result.folder is None else str(result.folder)}
 
 

@@ -5,7 +5,8 @@ Rows exist for those clients only that have taken part. All others have what `ke
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -36,7 +37,7 @@ class ClientMemory:
         self._table: list[Tensor] = [v[None].clone() for v in self._first]  # row 0: what all begin with
         self._place: dict[tuple[int, int], int] = {}  # (model, client) -> row
         self._free: list[int] = []
-        self._changed: set[int] = set()  # shards, since the last checkpoint
+        self._version: Counter[int] = Counter()  # of each shard: how often a row of it has changed
 
     def __bool__(self) -> bool:
         """Whether clients remember anything."""
@@ -74,14 +75,18 @@ class ClientMemory:
 
     @property
     def state(self) -> dict[str, Any]:
-        """For a checkpoint."""
+        """For a checkpoint: who has which row, and the rows in shards, each with a number that grows when it changes. No copies."""
+        shards = range(-(-self._used // ROWS_PER_SHARD))
         return {"place": [[model, client, row] for (model, client), row in self._place.items()],
-                "table": [v[: self._used].clone() for v in self._table]}
+                "shards": {n: {"version": self._version[n], "rows": [v[n * ROWS_PER_SHARD : min(self._used, (n + 1) * ROWS_PER_SHARD)]
+                                                                    for v in self._table]} for n in shards}}
 
     @state.setter
-    def state(self, saved: dict[str, Any]) -> None:
+    def state(self, saved: Mapping[str, Any]) -> None:
         self._place = {(model, client): row for model, client, row in saved["place"]}
-        self._table = [new.to(v.device, v.dtype).clone() for v, new in zip(self._table, saved["table"], strict=True)]
+        shards = [saved["shards"][n] for n in sorted(saved["shards"])]
+        self._table = [torch.cat([shard["rows"][i] for shard in shards]).to(v.device, v.dtype) for i, v in enumerate(self._table)]
+        self._version = Counter({n: shard["version"] for n, shard in saved["shards"].items()})
         taken = set(self._place.values())
         self._free = [row for row in range(1, self._used) if row not in taken]
 
@@ -99,5 +104,5 @@ class ClientMemory:
         row = self._place[model, client]
         while row >= len(self._table[0]):  # twice as much room
             self._table = [torch.cat([v, torch.zeros_like(v)]) for v in self._table]
-        self._changed.add(row // ROWS_PER_SHARD)
+        self._version[row // ROWS_PER_SHARD] += 1
         return row

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from askew.core.compat import foreach_div, is_batched
 from askew.core.errors import AskewError
 from askew.core.statistic import Senders, Statistic
 from askew.core.tensors import Params, Tree
@@ -83,7 +84,7 @@ class Cohort:
         for statistic, gathered in self._totals.items():
             self._totals[statistic] = statistic.add(gathered, message, senders)
         for name, total in self._buffers.items():
-            total += torch.tensordot(weights, buffers[name].to(torch.float64), dims=1)
+            self._buffers[name] = total + torch.tensordot(weights, buffers[name].to(torch.float64), dims=1)
         self._squares.append(squared_lengths(updates) if squares is None else squares)
         self._weights.append(weights)
         self._total = self._total + weights.sum()
@@ -112,7 +113,8 @@ class Cohort:
     def mean(self) -> Params:
         """sum_k a_k u_k."""
         sums = list(self._sum.values())
-        means = torch._foreach_div(sums, torch.as_tensor(self._total, dtype=sums[0].dtype, device=sums[0].device))
+        total = torch.as_tensor(self._total, dtype=sums[0].dtype, device=sums[0].device)
+        means = [v / total for v in sums] if is_batched(sums[0]) else foreach_div(sums, total)
         return {name: v.to(self._like[name].dtype) for name, v in zip(self._sum, means, strict=True)}
 
     def __getitem__(self, statistic: Statistic) -> Any:

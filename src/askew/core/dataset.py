@@ -1,23 +1,22 @@
-"""A classification data set in memory: raw arrays, labels, names of the classes."""
+"""A data set in memory: raw arrays, what is to be learnt of each example, and the names of that."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from askew.core.errors import AskewError
-
-MOST_CLASSES = 1_000_000  # a label beyond is an identifier or a mistake: a name for each class below it would fill the memory
+from askew.core.targets import Targets, as_tensor, check_targets, numbered, read_targets
 
 
 @dataclass(frozen=True)
 class Examples:
-    """Inputs (first axis: examples; uint8 stays uint8) and integer labels, same length."""
+    """Inputs (first axis: examples; uint8 stays uint8) and targets, same length."""
 
     x: Tensor
     y: Tensor
@@ -31,15 +30,17 @@ class Examples:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Training and test examples with the names of their classes.
+    """Training and test examples with the names of what is to be learnt.
 
     Args:
         name: how the data set calls itself in reports.
         train: the examples that clients share out among them.
         test: the examples on which the global model is judged.
-        classes: one name a class; labels are positions in it.
+        classes: one name per class, of which labels are positions; of other targets one name per number, label or token.
         client_ids: the natural owner of each training example (any integers), where the data have one.
         test_client_ids: the same for the test examples.
+        targets: what is to be learnt: "classes" (int64 [N]), "numbers" (float32 [N, d]), several "labels" per example
+            (0 or 1 as float32 [N, L]) or "tokens" (int64 [N, T], -100 where there is none).
     """
 
     name: str
@@ -48,10 +49,12 @@ class Dataset:
     classes: tuple[str, ...]
     client_ids: np.ndarray | None = None
     test_client_ids: np.ndarray | None = None
+    targets: Targets = "classes"
 
     def __post_init__(self) -> None:
         for split, examples in (("train", self.train), ("test", self.test)):
-            _check(f"{self.name}: {split}", examples, len(self.classes))
+            _check(f"{self.name}: {split}", examples)
+            check_targets(f"{self.name}: {split}", examples.y, self.targets, len(self.classes))
         if self.train.x.shape[1:] != self.test.x.shape[1:]:
             raise AskewError(f"{self.name}: training inputs are {tuple(self.train.x.shape[1:])}, test inputs "
                              f"{tuple(self.test.x.shape[1:])}; they must have one shape")
@@ -61,7 +64,22 @@ class Dataset:
 
     @property
     def num_classes(self) -> int:
+        """Classes by which examples can be told apart: one where the targets are not classes."""
+        return len(self.classes) if self.targets == "classes" else 1
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Of the classes by which examples can be told apart."""
+        return self.classes if self.targets == "classes" else (self.targets,)
+
+    @property
+    def num_outputs(self) -> int:
+        """Outputs that a network must have: classes, numbers, labels, or tokens at each place."""
         return len(self.classes)
+
+    def labels_of(self, examples: Examples) -> np.ndarray:
+        """The class of each example: all 0 where the targets are not classes."""
+        return examples.y.cpu().numpy() if self.targets == "classes" else np.zeros(len(examples), np.int64)
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -72,27 +90,36 @@ class Dataset:
 
     @classmethod
     def from_tensors(cls, train: tuple[Tensor, Tensor], test: tuple[Tensor, Tensor], *, name: str = "custom",
-                     classes: Sequence[str] | None = None) -> Dataset:
+                     classes: Sequence[str] | None = None, targets: Targets = "classes") -> Dataset:
         """Wrap tensors (or arrays) you already have.
 
         Args:
-            train: inputs, and labels 0, 1, ...: whole numbers of any type.
+            train: inputs, and what is to be learnt of them.
             test: likewise.
             name: how the data set calls itself in reports.
-            classes: their names; default: 0, 1, ... up to the largest training label.
+            classes: names of the classes, numbers, labels or tokens; default: 0, 1, ... up to the largest training label
+                (of tokens: the largest at all).
+            targets: "classes": whole numbers 0, 1, ... of any type; "numbers": [N] or [N, d]; "labels": 0 or 1 for each of
+                several labels, [N, L]; "tokens": whole numbers [N, T], -100 where there is none.
 
         Example:
             >>> x, y = torch.zeros(3, 2), torch.tensor([0.0, 2.0, 1.0])
             >>> data = Dataset.from_tensors((x, y), (x, y))
             >>> data.train.y, data.classes
             (tensor([0, 2, 1]), ('0', '1', '2'))
-            >>> Dataset.from_tensors((x, y + 0.7), (x, y))
+            >>> Dataset.from_tensors((x, y + 0.5), (x, y), targets="numbers").train.y.flatten()
+            tensor([0.5000, 2.5000, 1.5000])
+            >>> Dataset.from_tensors((x, y + 0.7), (x, y))  # doctest: +ELLIPSIS
             Traceback (most recent call last):
-            askew.core.errors.AskewError: custom: train: label 0.7 of example 0 is no class; labels must be whole numbers
+            askew.core.errors.AskewError: custom: train: label 0.7 of example 0 is no class; labels must be whole numbers; ...
         """
-        examples = [Examples(_tensor(f"{name}: {split} inputs", x), _whole(f"{name}: {split}", y))
+        if targets not in get_args(Targets):
+            raise AskewError(f"{name}: targets must be one of {', '.join(get_args(Targets))}, not {targets!r}")
+        examples = [Examples(as_tensor(f"{name}: {split} inputs", x), read_targets(f"{name}: {split}", y, targets))
                     for split, (x, y) in (("train", train), ("test", test))]
-        return cls(name, examples[0], examples[1], tuple(classes) if classes is not None else numbered(name, examples[0]))
+        if classes is None:
+            classes = numbered(name, targets, *(e.y for e in (examples if targets == "tokens" else examples[:1])))
+        return cls(name, examples[0], examples[1], tuple(classes), targets=targets)
 
 
 @dataclass(frozen=True)
@@ -105,6 +132,7 @@ class Source:
         test_labels: of the test examples, for schemes that give each device a test set of its own.
         client_ids: the natural owner of each training example, where there is one.
         test_client_ids: the same for the test examples.
+        targets: what the data have to be learnt; where that is not classes, all labels are 0.
     """
 
     labels: np.ndarray
@@ -112,11 +140,12 @@ class Source:
     test_labels: np.ndarray | None = None
     client_ids: np.ndarray | None = None
     test_client_ids: np.ndarray | None = None
+    targets: Targets = "classes"
 
     @classmethod
     def of(cls, data: Dataset) -> Source:
-        return cls(data.train.y.cpu().numpy(), data.num_classes, data.test.y.cpu().numpy(),
-                   data.client_ids, data.test_client_ids)
+        return cls(data.labels_of(data.train), data.num_classes, data.labels_of(data.test), data.client_ids, data.test_client_ids,
+                   data.targets)
 
     def take(self, indices: np.ndarray) -> Source:
         """The same source with only these training examples."""
@@ -124,41 +153,9 @@ class Source:
         return replace(self, labels=self.labels[indices], client_ids=ids)
 
 
-def numbered(name: str, *splits: Examples) -> tuple[str, ...]:
-    """The classes 0, 1, ... up to the largest label."""
-    largest = max((int(split.y.max()) for split in splits if len(split)), default=-1)
-    if largest >= MOST_CLASSES:
-        raise AskewError(f"{name}: label {largest} would make {largest + 1:,} classes; number the labels from 0, or name the classes")
-    return tuple(str(label) for label in range(largest + 1))
-
-
-def _tensor(where: str, values: Any) -> Tensor:
-    try:
-        return torch.as_tensor(values)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise AskewError(f"{where}: {type(values).__name__} cannot become a tensor ({str(error).splitlines()[0]})") from None
-
-
-def _whole(where: str, values: Any) -> Tensor:
-    """Labels as a vector of int64; a number that is not whole is no class, and is never rounded to one."""
-    y = _tensor(f"{where} labels", values)
-    if y.ndim == 2 and y.shape[1] == 1:  # a column is a vector
-        y = y[:, 0]
-    if y.ndim != 1:
-        raise AskewError(f"{where}: labels must be a vector of int64, not {tuple(y.shape)} {y.dtype}; "
-                         "of one-hot rows take argmax(dim=1)")
-    if y.is_complex():
-        raise AskewError(f"{where}: labels must be whole numbers, not {y.dtype}")
-    if y.is_floating_point():
-        bad = (~(y.isfinite() & (y == y.round()) & (y.abs() < 2**63))).nonzero()
-        if len(bad):
-            raise AskewError(f"{where}: label {float(y[bad[0, 0]]):.6g} of example {int(bad[0, 0])} is no class; "
-                             "labels must be whole numbers")
-    return y.to(torch.int64)
-
-
-def _check(where: str, examples: Examples, num_classes: int) -> None:
+def _check(where: str, examples: Examples) -> None:
     x, y = examples.x, examples.y
+    given: Any
     for what, given in (("inputs", x), ("labels", y)):
         if not isinstance(given, Tensor) or given.ndim == 0:
             raise AskewError(f"{where}: {what} must be a tensor with one entry per example, not {type(given).__name__}; "
@@ -167,12 +164,6 @@ def _check(where: str, examples: Examples, num_classes: int) -> None:
         raise AskewError(f"{where}: {len(x)} inputs but {len(y)} labels; there must be one label an input")
     if len(y) == 0:
         raise AskewError(f"{where}: no examples")
-    if y.dtype != torch.int64 or y.ndim != 1:
-        raise AskewError(f"{where}: labels must be a vector of int64, not {tuple(y.shape)} {y.dtype}; "
-                         "Dataset.from_tensors takes whole numbers of any type")
-    low, high = int(y.min()), int(y.max())
-    if low < 0 or high >= num_classes:
-        raise AskewError(f"{where}: label {low if low < 0 else high} is outside the {num_classes} classes 0..{num_classes - 1}")
     if x.is_floating_point() and not bool(torch.isfinite(x).all()):
         bad = int((~torch.isfinite(x)).flatten(1).any(dim=1).nonzero()[0])
         raise AskewError(f"{where}: example {bad} holds NaN or infinity; clean the data first")

@@ -1,4 +1,7 @@
-"""The two ways a run can end badly, each with its exit code on the command line."""
+"""The two ways a run can end badly, each with its exit code on the command line, and what messages share."""
+
+import difflib
+from collections.abc import Iterable
 
 
 class AskewError(ValueError):
@@ -16,3 +19,10 @@ class DivergedError(AskewError):
 def first_line(error: Exception) -> str:
     """What an error of somebody else's says, in short."""
     return (str(error).strip().split("\n")[0] or type(error).__name__)[:200]
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """The nearest known name, or all of them: the remedy part of an error about an unknown name."""
+    known = list(known)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"

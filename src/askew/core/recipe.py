@@ -16,17 +16,20 @@ import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from askew.core import registry
-from askew.core.errors import AskewError
+from askew.core.bounds import Bounds, Count
+from askew.core.errors import AskewError, suggest
+from askew.core.migrate import FIELDS_OF_COMBINATORS, migrate
+from askew.core.population_spec import PopulationSpec
 from askew.core.registry import Spec
 
 # Field -> kind of the pieces it holds.
 PIECE_FIELDS = {"data": "data", "preprocess": "preprocess", "population": "partition", "model": "model", "start": "start",
-                "step": "client", "upload": "client", "server": "server", "pool": "pool", "probes": "probe"}
+                "objective": "objective", "step": "client", "upload": "client", "server": "server", "pool": "pool", "probes": "probe"}
 LIST_FIELDS = ("preprocess", "step", "upload", "server", "probes")
-FORMAT = 2  # of fingerprints: 1 was taken over the whole text
+FORMAT = 3  # of recipes and their fingerprints. 1: taken over the whole text; 2: see `migrate`
 Pieces = Sequence[Any]  # strings, Specs or made pieces before __post_init__, Specs after it
 
 
@@ -38,13 +41,11 @@ class Recipe:
         name: the name under which reports show it.
         data: the data set.
         preprocess: what happens to inputs between storage and network.
-        population: how the training examples are shared out among clients.
-        hold_out: fraction of the training examples, balanced over the classes, that stays with the server.
-        hold_out_use: how many of the held-out examples are used (0: all); the others are left aside.
-        share: fraction of the server's examples that each client gets besides its own (zhao2018's alpha).
-        validation: fraction of each client's own examples that it keeps for validation.
+        population: how the training examples are shared out among clients, and what is kept back: a scheme and
+            combinators, `iid(clients=10) + hold_out(0.05)`.
         model: the network.
         start: where its weights start from.
+        objective: what is minimised, and what a model is judged by.
         step: the pieces of a client's local step.
         upload: the pieces that an update passes on its way to the server.
         epochs: local epochs E in each round.
@@ -54,8 +55,8 @@ class Recipe:
         fraction: fraction C of the clients that train in a round.
         rounds: communication rounds.
         evaluate_every: rounds between evaluations; the last round is always evaluated.
-        judge: "global" takes the accuracy on the test set, "devices" the mean over clients of the accuracy on each
-            one's own test data; "auto" takes devices where the population or the pool is about devices.
+        judge: "global" takes the accuracy (the objective's headline) on the test set, "devices" the mean over clients of that
+            on each one's own test data; "auto" takes devices where the population or the pool is about devices.
         probes: further measurements in each round.
         seed: of every random stream.
     """
@@ -64,21 +65,18 @@ class Recipe:
     data: Any = "digits()"
     preprocess: Pieces = ()
     population: Any = "shards(clients=10, shards_per_client=2)"
-    hold_out: float = 0.0
-    hold_out_use: int = 0
-    share: float = 0.0
-    validation: float = 0.0
     model: Any = "mlp(hidden=[64])"
     start: Any = "random()"
+    objective: Any = "cross_entropy()"
     step: Pieces = ("sgd(lr=0.1)",)
     upload: Pieces = ()
-    epochs: int = 1
-    batch_size: int = 10
+    epochs: Count = 1
+    batch_size: Annotated[int, Bounds(0)] = 10
     server: Pieces = ("mean()",)
     pool: Any = "single_model()"
-    fraction: float = 1.0
-    rounds: int = 50
-    evaluate_every: int = 1
+    fraction: Annotated[float, Bounds(0, 1, open_low=True)] = 1.0
+    rounds: Count = 50
+    evaluate_every: Count = 1
     judge: Literal["auto", "global", "devices"] = "auto"
     probes: Pieces = ()
     seed: int = 0
@@ -88,24 +86,14 @@ class Recipe:
             value = getattr(self, name)
             if name in PIECE_FIELDS:
                 object.__setattr__(self, name, _as_specs(name, value))
-            elif not registry.fits(value, hint):
+                continue
+            if not registry.fits(value, hint):
                 raise AskewError(f"{name} must be {registry.hint_name(hint)}, not {value!r}")
-            elif hint is float:
+            for bounds in registry.bounds_of(hint):
+                if value not in bounds:
+                    raise AskewError(f"{name} {bounds.words}, got {value}")
+            if registry.bare(hint) is float:
                 object.__setattr__(self, name, float(value))
-        self._check_ranges()
-
-    def _check_ranges(self) -> None:
-        if not 0 < self.fraction <= 1:
-            raise AskewError(f"fraction must be in (0, 1], got {self.fraction}; 1 lets every client train in each round")
-        for name, least in (("rounds", 1), ("epochs", 1), ("evaluate_every", 1), ("batch_size", 0), ("hold_out_use", 0)):
-            if getattr(self, name) < least:
-                raise AskewError(f"{name} must be at least {least}, got {getattr(self, name)}")
-        for name in ("hold_out", "share", "validation"):
-            value = getattr(self, name)
-            if not 0 <= value <= 1 or (name != "share" and value == 1):
-                raise AskewError(f"{name} must be in [0, 1{']' if name == 'share' else ')'}, got {value}")
-        if self.share and not self.hold_out:
-            raise AskewError("share needs examples at the server to share; set hold_out = 0.2, say")
 
     def replace(self, **changes: Any) -> Recipe:
         """A variant of this recipe."""
@@ -117,8 +105,8 @@ class Recipe:
         """A variant with one field, or one argument of a piece, changed.
 
         Args:
-            address: a field (`rounds`) or piece.argument (`sgd.lr`), as `--set` writes it; a piece that stands in two
-                places (`quantize`, in upload and server) is changed in both.
+            address: a field (`rounds`) or piece.argument (`sgd.lr`, or `decay.start` of a schedule inside it), as `--set`
+                writes it; a piece that stands in two places (`quantize`, in upload and server) is changed in both.
             value: the new value.
         """
         target, dot, argument = address.partition(".")
@@ -126,17 +114,16 @@ class Recipe:
             _check_key(address)
             return dataclasses.replace(self, **{address: value})
         changes: dict[str, Any] = {}
-        for name, kind in PIECE_FIELDS.items():
-            found: Any = getattr(self, name)
-            meant = [spec for spec in _listed(found) if spec.name == target] or (_listed(found)[:1] if name == target else [])
-            if meant:
-                changed = tuple(registry.parse(kind, spec.with_args(**{argument: value})) if spec in meant else spec
-                                for spec in _listed(found))
-                changes[name] = changed if isinstance(found, tuple) else changed[0]
+        for name in PIECE_FIELDS:
+            pieces = _pieces(name, getattr(self, name))
+            named = any(target in registry.names_in(spec) for _, spec in pieces)
+            if named or (name == target and pieces):
+                piece = target if named else pieces[0][1].name
+                changes[name] = _put_together(name, [registry.with_argument(spec, piece, argument, value) for _, spec in pieces])
         if changes:
             return dataclasses.replace(self, **changes)
-        present = [s.name for name in PIECE_FIELDS for s in _listed(getattr(self, name))]
-        raise AskewError(f"{address}: the recipe has no piece {target!r}; {registry.suggest(target, present)}")
+        present = [piece for name in PIECE_FIELDS for _, spec in _pieces(name, getattr(self, name)) for piece in registry.names_in(spec)]
+        raise AskewError(f"{address}: the recipe has no piece {target!r}; {suggest(target, present)}")
 
     @property
     def fingerprint(self) -> str:
@@ -171,6 +158,8 @@ class Recipe:
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> Recipe:
+        """From a file's keys, also those of an earlier version (see `migrate`)."""
+        values = migrate(values)
         for name in values:
             _check_key(name)
         return cls(**values)
@@ -208,13 +197,16 @@ def parse_value(text: str) -> Any:
 
 def _check_key(name: str) -> None:
     known = [field.name for field in dataclasses.fields(Recipe)]
+    if name in FIELDS_OF_COMBINATORS:
+        call = "hold_out(0.05, use=100)" if name.startswith("hold_out") else f"{name}(0.2)"
+        raise AskewError(f"{name!r} is a part of population now: write '... + {call}' behind the scheme")
     if name not in known:
-        raise AskewError(f"unknown key {name!r}; {registry.suggest(name, known)}")
+        raise AskewError(f"unknown key {name!r}; {suggest(name, known)}")
 
 
 @functools.cache
 def _hints() -> dict[str, Any]:
-    return typing.get_type_hints(Recipe)
+    return typing.get_type_hints(Recipe, include_extras=True)
 
 
 def _as_specs(name: str, value: Any) -> Any:
@@ -227,6 +219,8 @@ def _as_specs(name: str, value: Any) -> Any:
             raise AskewError(f"{name} must name a {kind} such as {registry.names(kind)[0]}(), not {item!r}")
         return registry.parse(kind, item)
 
+    if name == "population":
+        return PopulationSpec.of(value)
     if name in LIST_FIELDS:
         if isinstance(value, str | Spec) or not isinstance(value, Sequence):
             value = [value]
@@ -244,8 +238,8 @@ def _default(recipe: Any, name: str) -> str:
 def _essential(name: str, value: Any) -> str:
     """A field's value without what is as it is by default."""
     if name not in PIECE_FIELDS:
-        return repr(float(value) if _hints().get(name) is float else value)
-    return ", ".join(_essential_piece(PIECE_FIELDS[name], str(spec)) for spec in _listed(value))
+        return repr(float(value) if registry.bare(_hints().get(name)) is float else value)
+    return ", ".join(_essential_piece(kind, str(spec)) for kind, spec in _pieces(name, value))
 
 
 @functools.lru_cache(maxsize=4096)  # the papers' thousands of recipes are made of a few pieces
@@ -253,12 +247,22 @@ def _essential_piece(kind: str, text: str) -> str:
     return str(registry.essential(kind, registry.parse(kind, text)))
 
 
-def _listed(value: Any) -> tuple[Any, ...]:
-    return value if isinstance(value, tuple) else (value,)
+def _pieces(name: str, value: Any) -> list[tuple[str, Spec]]:
+    """The pieces that a field holds, each with its kind."""
+    if isinstance(value, PopulationSpec):
+        return [(PIECE_FIELDS[name], value.scheme), *(("combinator", spec) for spec in value.combinators)]
+    return [(PIECE_FIELDS[name], spec) for spec in (value if isinstance(value, tuple) else (value,))]
+
+
+def _put_together(name: str, specs: Sequence[Spec]) -> Any:
+    """The field that holds these pieces."""
+    if name == "population":
+        return PopulationSpec(specs[0], tuple(specs[1:]))
+    return tuple(specs) if name in LIST_FIELDS else specs[0]
 
 
 def _toml(value: Any) -> str:
-    if isinstance(value, Spec):
+    if isinstance(value, Spec | PopulationSpec):
         return json.dumps(str(value), ensure_ascii=False)  # TOML knows no surrogate pairs, which JSON's escapes use
     if isinstance(value, tuple | list):
         return "[" + ", ".join(_toml(item) for item in value) + "]"

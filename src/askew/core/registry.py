@@ -9,23 +9,23 @@ needs one function and no edit anywhere else.
 from __future__ import annotations
 
 import ast
-import difflib
 import functools
 import importlib
 import inspect
 import math
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, TypeVar, Union
 
 import torch
 
 from askew.core.bounds import Bounds
-from askew.core.errors import AskewError
+from askew.core.errors import AskewError, suggest
 
-KINDS = ("data", "partition", "preprocess", "model", "client", "server", "pool", "start", "probe", "method")
+KINDS = ("data", "partition", "combinator", "preprocess", "model", "client", "server", "pool", "start", "objective", "probe",
+         "schedule", "method")
 # Arguments that the program supplies, never the recipe: what a partition divides, what a network must fit.
 INJECTED = ("source", "seed", "input_shape", "num_classes", "data", "data_dir", "base")
 _PIECES: dict[str, dict[str, Callable[..., Any]]] = {kind: {} for kind in KINDS}
@@ -35,7 +35,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Spec:
-    """A piece by name with the arguments given to it, as a recipe writes it: `momentum(beta=0.9)`."""
+    """A piece by name with the arguments given to it, as a recipe writes it: `momentum(beta=0.9)`.
+
+    An argument may be a piece itself: `sgd(lr=decay(start=0.1, factor=0.995))`.
+    """
 
     name: str
     args: Mapping[str, Any] = field(default_factory=dict)
@@ -69,11 +72,14 @@ def piece(*kinds: str) -> Callable[[F], F]:
                 bound = signature.bind(*args, **kwargs)
             except TypeError as error:
                 raise AskewError(f"{function.__name__}: {error}; it is {function.__name__}{_shown(function)}") from None
-            _check_types(function, bound.arguments)
-            made = function(*args, **kwargs)
+            given = _read_inner(function, bound.arguments)
+            _check_types(function, given)
+            for key, value in given.items():
+                if isinstance(value, Spec) and not dataclass_with_spec(bound.arguments[key]):
+                    bound.arguments[key] = build(str(_inner_kind(function, key)), value)
+            made = function(*bound.args, **bound.kwargs)
             if dataclass_with_spec(made):
-                given = {key: value for key, value in bound.arguments.items() if key not in INJECTED}
-                spec = Spec(function.__name__, given)
+                spec = Spec(function.__name__, {k: v for k, v in given.items() if k not in INJECTED})
                 if "spec" in type(made).__dataclass_fields__:
                     return replace(made, spec=spec)
                 object.__setattr__(made, "_spec", spec)  # client and server pieces hold their maths alone
@@ -103,25 +109,19 @@ def names(kind: str) -> list[str]:
 
 
 def find(kind: str, name: str) -> Callable[..., Any]:
-    """The piece of that kind and name; `package.module:function` finds one that is not registered here."""
+    """The piece of that kind and name.
+
+    Names come from files, which never run code: a piece of your own is found once its module is imported, in Python or
+    by `--import MODULE` on the command line.
+    """
     if name not in _PIECES[kind]:
         _file_all()
     if name in _PIECES[kind]:
         return _PIECES[kind][name]
     if ":" in name:
-        module, _, function = name.partition(":")
-        try:
-            return typing.cast("Callable[..., Any]", getattr(importlib.import_module(module), function))
-        except (ImportError, AttributeError) as error:
-            raise AskewError(f"{kind} {name!r} cannot be imported: {error}") from None
-    raise AskewError(f"unknown {kind} {name!r}; {suggest(name, names(kind))}")
-
-
-def suggest(name: str, known: Iterable[str]) -> str:
-    """The nearest known name, or all of them: the remedy part of an error about an unknown name."""
-    known = list(known)
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+        module, _, function = name.rpartition(":")
+        raise AskewError(f"{kind} {name!r} names a module, which recipes may not; import it (--import {module}) and write {function!r}")
+    raise AskewError(f"unknown {kind} {name!r}; {suggest(name, names(kind))} (a piece of your own needs its module: --import MODULE)")
 
 
 def parse(kind: str, text: str | Spec) -> Spec:
@@ -130,7 +130,7 @@ def parse(kind: str, text: str | Spec) -> Spec:
         name, named = text.name, dict(text.args)
         positional: list[Any] = []
     else:
-        name, positional, named = _parse_call(kind, text)
+        name, positional, named = read_call(kind, text)
     function = find(kind, name)
     signature = inspect.signature(function)
     own = {key: value for key, value in signature.parameters.items() if key not in INJECTED}
@@ -139,7 +139,7 @@ def parse(kind: str, text: str | Spec) -> Spec:
         raise AskewError(f"{kind} {name!r} has no argument {unknown[0]!r}; {suggest(unknown[0], own) if own else 'it takes none'}")
     if len(positional) > len(own):
         raise AskewError(f"{kind} {name!r} takes at most {len(own)} arguments, {len(positional)} were given: {text}")
-    args = {**dict(zip(own, positional, strict=False)), **named}
+    args = _read_inner(function, {**dict(zip(own, positional, strict=False)), **named})
     missing = [key for key, value in own.items() if value.default is value.empty and key not in args
                and value.kind not in (value.VAR_KEYWORD, value.VAR_POSITIONAL)]
     if missing:
@@ -157,16 +157,78 @@ def essential(kind: str, spec: Spec) -> Spec:
         'momentum(nesterov=True)'
     """
     function = find(kind, spec.name)
-    _check_types(function, spec.args)
-    hints = {key: bare(hint) for key, hint in _HINTS[inspect.unwrap(function)].items()}
+    hints = _hints_of(function)
     args = {}
     for key, parameter in inspect.signature(function).parameters.items():
         if key in spec.args:
             value = spec.args[key]
-            value = float(value) if hints.get(key) is float and isinstance(value, int) else value
+            if isinstance(value, Spec):
+                value = essential(str(_inner_kind(function, key)), value)
+            elif isinstance(value, int) and not isinstance(value, bool) and float in _options(hints.get(key)):
+                value = float(value)
             if value != parameter.default or isinstance(value, bool) is not isinstance(parameter.default, bool):
                 args[key] = value
     return Spec(spec.name, args)
+
+
+def numbers_of(spec: Spec) -> dict[str, float]:
+    """The numbers that a piece is given, those of pieces inside it included, by their paths.
+
+    Pieces that differ in nothing else can train together, with these as tensors (see `with_numbers`).
+
+    Example:
+        >>> numbers_of(parse("client", "sgd(lr=decay(0.1, 0.995), momentum=0.9, nesterov=True)"))
+        {'lr.start': 0.1, 'lr.factor': 0.995, 'momentum': 0.9}
+    """
+    numbers: dict[str, float] = {}
+    for key, value in spec.args.items():
+        if isinstance(value, Spec):
+            numbers |= {f"{key}.{path}": number for path, number in numbers_of(value).items()}
+        elif isinstance(value, float):
+            numbers[key] = value
+    return numbers
+
+
+def with_numbers(spec: Spec, numbers: Mapping[str, Any]) -> Spec:
+    """The piece with other numbers, or tensors in their place, by the paths of `numbers_of`.
+
+    Example:
+        >>> str(with_numbers(parse("client", "sgd(lr=decay(0.1, 0.995))"), {"lr.factor": 0.5, "momentum": 0.9}))
+        'sgd(lr=decay(start=0.1, factor=0.5), momentum=0.9)'
+    """
+    plain = {path: value for path, value in numbers.items() if "." not in path}
+    inner: dict[str, dict[str, Any]] = {}
+    for path, value in numbers.items():
+        key, dot, rest = path.partition(".")
+        if dot:
+            inner.setdefault(key, {})[rest] = value
+    return spec.with_args(**plain, **{key: with_numbers(spec.args[key], values) for key, values in inner.items()})
+
+
+def without_numbers(spec: Spec) -> str:
+    """What must be equal for two pieces to train together: all but their numbers.
+
+    Example:
+        >>> without_numbers(parse("client", "sgd(lr=decay(0.1, 0.995), nesterov=True)"))
+        'sgd(lr=decay(start=nan, factor=nan), nesterov=True)'
+    """
+    return str(with_numbers(spec, dict.fromkeys(numbers_of(spec), math.nan)))
+
+
+def with_argument(spec: Spec, target: str, argument: str, value: Any) -> Spec:
+    """The piece with an argument changed wherever `target` is its name or that of a piece inside it.
+
+    Example:
+        >>> str(with_argument(parse("client", "sgd(lr=decay(0.1, 0.995))"), "decay", "start", 0.3))
+        'sgd(lr=decay(start=0.3, factor=0.995))'
+    """
+    args = {key: with_argument(inner, target, argument, value) if isinstance(inner, Spec) else inner for key, inner in spec.args.items()}
+    return replace(spec, args={**args, argument: value} if spec.name == target else args)
+
+
+def names_in(spec: Spec) -> list[str]:
+    """The piece's name and those of the pieces inside it."""
+    return [spec.name, *(name for value in spec.args.values() if isinstance(value, Spec) for name in names_in(value))]
 
 
 def build(kind: str, spec: str | Spec, **injected: Any) -> Any:
@@ -177,7 +239,8 @@ def build(kind: str, spec: str | Spec, **injected: Any) -> Any:
     return function(**{key: value for key, value in injected.items() if key in wanted}, **spec.args)
 
 
-def _parse_call(kind: str, text: str) -> tuple[str, list[Any], dict[str, Any]]:
+def read_call(kind: str, text: str) -> tuple[str, list[Any], dict[str, Any]]:
+    """`name` or `name(1, key=2)` as name, positional and named arguments; nothing is looked up or checked."""
     head, bracket, rest = text.partition("(")  # a colon behind the bracket belongs to an argument
     module, colon, name = head.rpartition(":")
     call = name + bracket + rest
@@ -193,14 +256,53 @@ def _parse_call(kind: str, text: str) -> tuple[str, list[Any], dict[str, Any]]:
         raise AskewError(f"{kind} {text!r} cannot be read; write name or name(argument=value, ...)") from None
 
 
+class _Call(str):
+    """The text of a call inside a call, which is read when it is known what kind of piece stands there."""
+
+    __slots__ = ()
+
+
 def _value(node: ast.expr) -> Any:
     words = {"true": True, "false": False, "inf": math.inf, "none": None}
     if isinstance(node, ast.Name) and node.id in words:
         return words[node.id]
+    if isinstance(node, ast.Call):
+        return _Call(ast.unparse(node))
     return ast.literal_eval(node)
 
 
+def _read_inner(function: Callable[..., Any], args: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments with those that are pieces (made ones, Specs, calls as text) as checked Specs."""
+    return {key: _read_argument(function, key, value) for key, value in args.items()}
+
+
+def _read_argument(function: Callable[..., Any], key: str, value: Any) -> Any:
+    kind = _inner_kind(function, key)
+    if kind is None:
+        if isinstance(value, _Call):
+            raise AskewError(f"{function.__name__}: {key} must be {hint_name(_hints_of(function).get(key, Any))}, not {value}")
+        return value
+    if dataclass_with_spec(value) and value.spec is not None:
+        return value.spec
+    is_call = isinstance(value, Spec) or (isinstance(value, str) and "(" in value)
+    return parse(kind, value) if is_call else value
+
+
+def _inner_kind(function: Callable[..., Any], key: str) -> str | None:
+    """The kind of the pieces that an argument takes: that of a type among its types, if one has any (`Schedule`)."""
+    kinds = [option.kind for option in _options(_hints_of(function).get(key)) if isinstance(getattr(option, "kind", None), str)]
+    return kinds[0] if kinds else None
+
+
+def _options(hint: Any) -> list[Any]:
+    """The types of a union, without what `Annotated` adds to them."""
+    options = typing.get_args(hint) if typing.get_origin(hint) in (Union, types.UnionType) else (hint,)
+    return [bare(option) for option in options]
+
+
 def _literal(value: Any) -> str:
+    if isinstance(value, Spec):
+        return str(value)
     if isinstance(value, float) and math.isinf(value):
         return "inf" if value > 0 else "-inf"
     return repr(list(value) if isinstance(value, tuple) else value)
@@ -211,17 +313,21 @@ def _shown(function: Callable[..., Any]) -> str:
     return str(inspect.Signature(parameters))
 
 
-def _check_types(function: Callable[..., Any], args: Mapping[str, Any]) -> None:
+def _hints_of(function: Callable[..., Any]) -> dict[str, Any]:
     inner = inspect.unwrap(function)
     if inner not in _HINTS:
         _HINTS[inner] = typing.get_type_hints(inner, include_extras=True)
+    return _HINTS[inner]
+
+
+def _check_types(function: Callable[..., Any], args: Mapping[str, Any]) -> None:
     for key, value in args.items():
-        hint = _HINTS[inner].get(key, Any)
+        hint = _hints_of(function).get(key, Any)
         if not fits(value, hint):
-            raise AskewError(f"{inner.__name__}: {key} must be {hint_name(hint)}, not {value!r}")
+            raise AskewError(f"{function.__name__}: {key} must be {hint_name(hint)}, not {value!r}")
         for bounds in bounds_of(hint):
             if isinstance(value, int | float) and value not in bounds:
-                raise AskewError(f"{inner.__name__}: {key} {bounds.words}, got {value}")
+                raise AskewError(f"{function.__name__}: {key} {bounds.words}, got {value}")
 
 
 def bounds_of(hint: Any) -> list[Bounds]:
@@ -251,6 +357,8 @@ def fits(value: Any, hint: Any) -> bool:
         return isinstance(value, int | float) and not isinstance(value, bool)
     if hint is int:
         return isinstance(value, int) and not isinstance(value, bool)
+    if isinstance(value, Spec):
+        return isinstance(getattr(hint, "kind", None), str)
     if isinstance(hint, type):
         return isinstance(value, hint)
     return True
@@ -266,4 +374,6 @@ def hint_name(hint: Any) -> str:
         return " or ".join(hint_name(option) for option in inner)
     if origin in (list, tuple, Sequence):
         return f"a list of {hint_name(inner[0])}" if inner else "a list"
+    if isinstance(getattr(hint, "kind", None), str):
+        return f"a {hint.kind}"
     return "nothing" if hint is type(None) else getattr(hint, "__name__", str(hint))

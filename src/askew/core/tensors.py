@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from askew.core.compat import foreach_add, foreach_mul, foreach_sub, is_batched
+
 Params = dict[str, Tensor]
 Tree = Any  # nested dicts and tuples of tensors, so that a checkpoint can hold it and vmap can batch it
 
@@ -23,12 +25,28 @@ class ModelState:
 
 def add(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> Params:
     """a + b, tensor by tensor."""
-    return {name: a[name] + b[name] for name in a}
+    if _one_by_one(a) or _one_by_one(b):
+        return {name: a[name] + b[name] for name in a}
+    return dict(zip(a, foreach_add(list(a.values()), [b[name] for name in a]), strict=True))
 
 
 def subtract(a: Mapping[str, Tensor], b: Mapping[str, Tensor]) -> Params:
     """a - b, tensor by tensor."""
-    return {name: a[name] - b[name] for name in a}
+    if _one_by_one(a) or _one_by_one(b):
+        return {name: a[name] - b[name] for name in a}
+    return dict(zip(a, foreach_sub(list(a.values()), [b[name] for name in a]), strict=True))
+
+
+def times(a: Mapping[str, Tensor], factor: float | Tensor) -> Params:
+    """factor a, tensor by tensor."""
+    if isinstance(factor, Tensor) or _one_by_one(a):
+        return {name: factor * v for name, v in a.items()}
+    return dict(zip(a, foreach_mul(list(a.values()), factor), strict=True))
+
+
+def _one_by_one(a: Mapping[str, Tensor]) -> bool:
+    """Whether many tensors cannot go in one launch: `torch.func.vmap` has no rule for that, and a compiler does better by itself."""
+    return not a or torch.compiler.is_compiling() or any(is_batched(v) for v in a.values())
 
 
 def zeros_like(params: Mapping[str, Tensor]) -> Params:

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from askew.core.dataset import Dataset, Examples
-from askew.core.errors import AskewError
-from askew.core.registry import suggest
+from askew.core.errors import AskewError, suggest
 from askew.data.labels import encode_labels
 from askew.data.npz import as_inputs
 

@@ -12,12 +12,13 @@ from torch import Tensor
 from askew.core.errors import AskewError
 
 
-def encode_labels(where: str, *splits: Sequence[Any] | np.ndarray) -> tuple[list[Tensor], tuple[str, ...]]:
+def encode_labels(where: str, *splits: Sequence[Any] | np.ndarray, remedy: str = "") -> tuple[list[Tensor], tuple[str, ...]]:
     """Number the distinct labels in order: numbers by value, words by the alphabet.
 
     Args:
         where: what to call the labels in an error.
         splits: labels of the training examples, of the test examples, ...; whole numbers or words throughout.
+        remedy: what else to do about numbers that are not whole.
 
     Returns:
         One int64 tensor a split, and the names of the classes.
@@ -26,7 +27,7 @@ def encode_labels(where: str, *splits: Sequence[Any] | np.ndarray) -> tuple[list
         >>> encode_labels("colour", ["red", "blue"], ["red"])
         ([tensor([1, 0]), tensor([1])], ('blue', 'red'))
     """
-    arrays = [_plain(where, _array(where, split)) for split in splits]
+    arrays = [_plain(where, _array(where, split), remedy) for split in splits]
     if len({array.dtype.kind for array in arrays}) > 1:
         raise AskewError(f"{where}: numbers in one split and words in the other; write them alike")
     classes, codes = np.unique(np.concatenate(arrays), return_inverse=True)
@@ -42,7 +43,7 @@ def _array(where: str, values: Sequence[Any] | np.ndarray) -> np.ndarray:
         raise AskewError(f"{where}: one label per example is needed, a whole number or a word") from None
 
 
-def _plain(where: str, values: np.ndarray) -> np.ndarray:
+def _plain(where: str, values: np.ndarray, remedy: str) -> np.ndarray:
     """A vector of int64 or of str."""
     if values.ndim == 2 and values.shape[1] == 1:  # a column is a vector
         values = values[:, 0]
@@ -55,7 +56,7 @@ def _plain(where: str, values: np.ndarray) -> np.ndarray:
         bad = np.flatnonzero(~np.isfinite(wide) | (wide != np.round(wide)) | (np.abs(wide) >= 2.0**63))
         if len(bad):
             raise AskewError(f"{where}: label {values[bad[0]]} of example {bad[0]} is no class; "
-                             "labels must be whole numbers or words")
+                             f"labels must be whole numbers or words{remedy}")
     if values.dtype.kind == "u" and len(values) and values.max() > np.iinfo(np.int64).max:
         raise AskewError(f"{where}: label {values.max()} is beyond 64 bits; write such labels as words")
     if values.dtype.kind in "biuf":

@@ -13,12 +13,13 @@ from torch import Tensor
 from askew.core.dataset import Dataset, Examples
 from askew.core.errors import AskewError
 from askew.core.registry import piece
+from askew.core.targets import NUMBERS, Targets, numbered, read_targets
 from askew.data.labels import encode_labels
 from askew.data.split import stratified_split
 
 
 @piece("data")
-def npz(path: str, test_fraction: float = 0.2) -> Dataset:
+def npz(path: str, test_fraction: float = 0.2, targets: Targets = "classes") -> Dataset:
     """Arrays saved by `numpy.savez`: `x_train`, `y_train`, `x_test`, `y_test`, or `x` and `y` to be split here.
 
     Inputs are [N, features], images [N, height, width] or [N, channels, height, width]; uint8 is taken to mean 0..255.
@@ -28,9 +29,11 @@ def npz(path: str, test_fraction: float = 0.2) -> Dataset:
         path: the file.
         test_fraction: share of the examples held out for the test, in equal proportions of each class; only where the
             file has no test examples of its own.
+        targets: what `y` holds: "classes": one whole number or word per example; "numbers": [N] or [N, d]; "labels": 0 or 1
+            for each of several, [N, L]; "tokens": whole numbers [N, T], -100 where there is none.
 
     Returns:
-        A data set named after the file; classes are the distinct labels in order.
+        A data set named after the file; classes are the distinct labels in order. Inputs beside tokens stay whole numbers.
 
     Example:
         np.savez("data.npz", x=np.zeros((10, 3)), y=np.arange(10) % 2)
@@ -39,23 +42,23 @@ def npz(path: str, test_fraction: float = 0.2) -> Dataset:
     arrays = _read(path)
     name = Path(path).stem
     if "x" in arrays and "y" in arrays:
-        x, (codes,), classes = _inputs(path, "x", arrays), *_labels(path, arrays, "y")
+        x, (y,), classes = _inputs(path, "x", arrays, targets), *_targets(path, arrays, targets, "y")
         _same_length(path, arrays, "x", "y")
-        train, test = stratified_split(codes.numpy(), test_fraction)
+        train, test = stratified_split(y.numpy() if targets == "classes" else np.zeros(len(y)), test_fraction)
         clients = _clients(path, arrays, "clients", len(x))
-        return Dataset(name, Examples(x[train], codes[train]), Examples(x[test], codes[test]), classes,
-                       None if clients is None else clients[train], None if clients is None else clients[test])
+        return Dataset(name, Examples(x[train], y[train]), Examples(x[test], y[test]), classes,
+                       None if clients is None else clients[train], None if clients is None else clients[test], targets)
     missing = [key for key in ("x_train", "y_train", "x_test", "y_test") if key not in arrays]
     if missing:
         raise AskewError(f"{path}: no array {missing[0]!r} (it has {', '.join(arrays) or 'none'}); "
                          "save x_train, y_train, x_test, y_test, or x and y")
-    (y_train, y_test), classes = _labels(path, arrays, "y_train", "y_test")
+    (y_train, y_test), classes = _targets(path, arrays, targets, "y_train", "y_test")
     splits = []
     for split, y in (("train", y_train), ("test", y_test)):
         _same_length(path, arrays, f"x_{split}", f"y_{split}")
-        splits.append(Examples(_inputs(path, f"x_{split}", arrays), y))
+        splits.append(Examples(_inputs(path, f"x_{split}", arrays, targets), y))
     return Dataset(name, splits[0], splits[1], classes, _clients(path, arrays, "clients_train", len(y_train)),
-                   _clients(path, arrays, "clients_test", len(y_test)))
+                   _clients(path, arrays, "clients_test", len(y_test)), targets)
 
 
 def _read(path: str) -> dict[str, np.ndarray]:
@@ -72,8 +75,11 @@ def _read(path: str) -> dict[str, np.ndarray]:
         raise AskewError(f"{path!r} cannot be read as .npz ({reason}); write it with numpy.savez") from None
 
 
-def _inputs(path: str, key: str, arrays: dict[str, np.ndarray]) -> Tensor:
-    return as_inputs(f"{path}: {key}", arrays[key])
+def _inputs(path: str, key: str, arrays: dict[str, np.ndarray], targets: Targets) -> Tensor:
+    x = arrays[key]
+    if targets == "tokens" and x.dtype.kind in "iu" and x.ndim > 1:
+        return torch.from_numpy(x.astype(np.int64))
+    return as_inputs(f"{path}: {key}", x)
 
 
 def as_inputs(where: str, x: np.ndarray) -> Tensor:
@@ -87,8 +93,11 @@ def as_inputs(where: str, x: np.ndarray) -> Tensor:
     return tensor[:, None] if tensor.ndim == 3 else tensor
 
 
-def _labels(path: str, arrays: dict[str, np.ndarray], *keys: str) -> tuple[list[Tensor], tuple[str, ...]]:
-    return encode_labels(f"{path}: {keys[0]}", *(arrays[key] for key in keys))
+def _targets(path: str, arrays: dict[str, np.ndarray], targets: Targets, *keys: str) -> tuple[list[Tensor], tuple[str, ...]]:
+    if targets == "classes":
+        return encode_labels(f"{path}: {keys[0]}", *(arrays[key] for key in keys), remedy=NUMBERS)
+    y = [read_targets(f"{path}: {key}", arrays[key], targets) for key in keys]
+    return y, numbered(path, targets, *y)
 
 
 def _same_length(path: str, arrays: dict[str, np.ndarray], x: str, y: str) -> None:

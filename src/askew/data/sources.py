@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from askew.core.errors import AskewError
-from askew.core.registry import suggest
+from askew.core.errors import AskewError, suggest
 
 
 @dataclass(frozen=True)

@@ -8,25 +8,29 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from askew.core.dataset import Dataset, Examples
-from askew.core.errors import AskewError
-from askew.core.registry import piece, suggest
+from askew.core.errors import AskewError, suggest
+from askew.core.registry import piece
+from askew.core.targets import NUMBERS, Targets, numbered, read_targets
 from askew.data.labels import encode_labels
 from askew.data.split import stratified_split
 
 
 @piece("data")
-def table(path: str, label: str, client: str | None = None, features: list[str] | None = None,
-          test_fraction: float = 0.2) -> Dataset:
+def table(path: str, label: str | list[str], client: str | None = None, features: list[str] | None = None,
+          test_fraction: float = 0.2, targets: Targets = "classes") -> Dataset:
     """Rows of a CSV file (with a header line) or a Parquet file.
 
     Args:
         path: the file; .parquet or .pq is Parquet (needs pyarrow), all else is CSV.
-        label: the column of the classes, whole numbers or words.
+        label: the column of the classes, whole numbers or words; of other targets the column, or a list of columns.
         client: the column that says who owns the row (numbers or words), if there is one: hospitals, users, sites.
         features: the columns that are the inputs, all numbers; default: all other columns.
         test_fraction: share of the rows held out for the test, in equal proportions of each class.
+        targets: what `label` names: "classes"; "numbers" to be learnt; several "labels", each a column of 0 and 1; "tokens",
+            one column per place.
 
     Returns:
         A data set of float32 inputs [N, features] named after the file; classes and clients are the distinct values
@@ -34,25 +38,42 @@ def table(path: str, label: str, client: str | None = None, features: list[str] 
 
     Example:
         data = table("visits.csv", label="diagnosis", client="hospital")
+        data = table("houses.csv", label="price", targets="numbers")
     """
+    asked = [label] if isinstance(label, str) else list(label)
     columns = _read_parquet(path) if Path(path).suffix.lower() in (".parquet", ".pq") else _read_csv(path)
-    for wanted in [label, *([client] if client is not None else []), *(features or [])]:
+    for wanted in [*asked, *([client] if client is not None else []), *(features or [])]:
         if wanted not in columns:
             raise AskewError(f"{path}: no column {wanted!r}; {suggest(wanted, columns)}")
     if features is None:
-        features = [name for name in columns if name not in (label, client)]
+        features = [name for name in columns if name not in (*asked, client)]
     if not features:
         raise AskewError(f"{path}: no column is left for the inputs beside label {label!r}; give a table with features")
-    if label in features:
-        raise AskewError(f"{path}: label {label!r} is also among the features; a model would read the answer off it")
+    for name in asked:
+        if name in features:
+            raise AskewError(f"{path}: label {name!r} is also among the features; a model would read the answer off it")
     x = torch.from_numpy(np.stack([_numbers(path, name, columns[name]) for name in features], axis=1))
-    (y,), classes = encode_labels(f"{path}: column {label!r}", _label_values(columns[label], float))
-    train, test = stratified_split(y.numpy(), test_fraction)
+    y, classes = _targets(path, columns, asked, targets)
+    train, test = stratified_split(y.numpy() if targets == "classes" else np.zeros(len(y)), test_fraction)
     splits = [Examples(x[part], y[part]) for part in (train, test)]
     if client is None:
-        return Dataset(Path(path).stem, splits[0], splits[1], classes)
+        return Dataset(Path(path).stem, splits[0], splits[1], classes, targets=targets)
     (owner,), _ = encode_labels(f"{path}: column {client!r}", _label_values(columns[client]))
-    return Dataset(Path(path).stem, splits[0], splits[1], classes, owner.numpy()[train], owner.numpy()[test])
+    return Dataset(Path(path).stem, splits[0], splits[1], classes, owner.numpy()[train], owner.numpy()[test], targets)
+
+
+def _targets(path: str, columns: dict[str, Any], asked: list[str], targets: Targets) -> tuple[Tensor, tuple[str, ...]]:
+    """What is to be learnt of each row, and the names of that."""
+    if targets == "classes":
+        if len(asked) != 1:
+            raise AskewError(f"{path}: label={asked} names {len(asked)} columns; classes are one column, several are targets='numbers', "
+                             "'labels' or 'tokens'")
+        (y,), classes = encode_labels(f"{path}: column {asked[0]!r}", _label_values(columns[asked[0]], float), remedy=NUMBERS)
+        return y, classes
+    if not asked:
+        raise AskewError(f"{path}: label names no column; give at least one")
+    y = read_targets(f"{path}: label", np.stack([_numbers(path, name, columns[name], "targets") for name in asked], axis=1), targets)
+    return y, numbered(path, targets, y) if targets == "tokens" else tuple(asked)
 
 
 def _read_csv(path: str) -> dict[str, Any]:
@@ -96,7 +117,7 @@ def _read_parquet(path: str) -> dict[str, Any]:
     return {name: read.column(name).to_numpy() for name in read.column_names}
 
 
-def _numbers(path: str, name: str, values: Any) -> np.ndarray:
+def _numbers(path: str, name: str, values: Any, what: str = "features") -> np.ndarray:
     """A column as float32; the first value that is no finite number is named."""
     try:
         with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinity, which is refused below
@@ -105,8 +126,8 @@ def _numbers(path: str, name: str, values: Any) -> np.ndarray:
     except (ValueError, TypeError):
         bad = np.array([next(row for row, value in enumerate(values) if not _is_number(value))])
     if len(bad):
-        raise AskewError(f"{path}: column {name!r} holds {values[bad[0]]!r} in row {bad[0] + 1}; features must be "
-                         "numbers: choose columns with features=[...] or clean the table")
+        raise AskewError(f"{path}: column {name!r} holds {values[bad[0]]!r} in row {bad[0] + 1}; {what} must be "
+                         f"numbers: choose columns with {'features' if what == 'features' else 'label'}=[...] or clean the table")
     return numbers
 
 

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
@@ -240,11 +239,17 @@ def _changed(v: Tensor) -> Tensor:
     return v * wave + 0.01 * wave
 
 
-def local_losses(scores: Tensor, y: Tensor, counts: Tensor) -> Tensor:
-    """Mean cross-entropy of each client over its real examples, [K]."""
-    clients, batch = y.shape
+def local_losses(scores: Tensor, y: Tensor, counts: Tensor, losses: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """Mean loss of each client over its real examples, [K].
+
+    Args:
+        scores, y: outputs and targets [K, B, ...].
+        counts: [K] how many of the B examples are real.
+        losses: of an objective, one number per example.
+    """
+    clients, batch = y.shape[:2]
     wide = scores.flatten(0, 1).to(torch.promote_types(scores.dtype, torch.float32))
-    each = F.cross_entropy(wide, y.flatten(), reduction="none").view(clients, batch)
+    each = losses(wide, y.flatten(0, 1)).view(clients, batch)
     real = torch.arange(batch, device=y.device) < counts[:, None]
     return torch.where(real, each, 0.0).sum(dim=1) / counts.clamp_min(1)
 

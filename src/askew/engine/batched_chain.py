@@ -160,7 +160,7 @@ class BatchedChain:
         pieces = []
         for i, spec in enumerate(self.specs):
             changed = {name: v for (j, name), v in values.items() if j == i}
-            pieces.append(registry.build("client", spec.with_args(**changed)))
+            pieces.append(registry.build("client", registry.with_numbers(spec, changed)))
         return ClientChain(pieces)
 
 

@@ -1,16 +1,17 @@
-"""How good is a model: accuracy, loss, per class, per device."""
+"""How good is a model: its loss and measures, per class, per device."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from askew.core.dataset import Examples
+from askew.core.objective import Objective
 from askew.core.population import Population
 from askew.core.preprocess import Preprocess
 from askew.core.tensors import ModelState
@@ -25,18 +26,22 @@ class Verdict:
     """A model's results on a set of examples.
 
     Args:
-        correct: whether each example was classified right, in order.
-        class_accuracy: accuracy on the examples of each class (0 for a class without examples).
+        score: the objective's headline: the accuracy of a classifier.
+        loss: the mean loss.
+        each: the headline of each example, in order.
+        class_scores: the mean headline of each class's examples (0 for a class without any).
+        measures: the means of all measures of the objective, by name.
     """
 
-    accuracy: float
+    score: float
     loss: float
-    correct: np.ndarray
-    class_accuracy: np.ndarray
+    each: np.ndarray
+    class_scores: np.ndarray
+    measures: Mapping[str, float] = field(default_factory=dict)
 
 
-def scores(module: nn.Module, model: ModelState, x: Tensor, prepare: Preprocess) -> Iterator[Tensor]:
-    """Class scores of stored inputs, chunk by chunk, with the network in evaluation mode."""
+def outputs(module: nn.Module, model: ModelState, x: Tensor, prepare: Preprocess) -> Iterator[Tensor]:
+    """The network's outputs for stored inputs, chunk by chunk, in evaluation mode."""
     was_training = module.training
     module.eval()
     try:
@@ -49,34 +54,73 @@ def scores(module: nn.Module, model: ModelState, x: Tensor, prepare: Preprocess)
 
 
 def predict_classes(module: nn.Module, model: ModelState, x: Tensor, prepare: Preprocess) -> Tensor:
-    return torch.cat([s.argmax(dim=1) for s in scores(module, model, x, prepare)])
+    return torch.cat([output.argmax(dim=1) for output in outputs(module, model, x, prepare)])
 
 
-def evaluate(module: nn.Module, model: ModelState, examples: Examples, prepare: Preprocess, num_classes: int) -> Verdict:
-    """Accuracy and mean cross-entropy on a set of examples."""
-    all_scores = torch.cat([s.float() for s in scores(module, model, examples.x, prepare)])
-    loss = F.cross_entropy(all_scores, examples.y)
-    correct = (all_scores.argmax(dim=1) == examples.y).cpu().numpy()
-    y = examples.y.cpu().numpy()
-    per_class = np.bincount(y, weights=correct, minlength=num_classes) / np.maximum(np.bincount(y, minlength=num_classes), 1)
-    return Verdict(float(correct.mean()), float(loss), correct, per_class)
+def example_scores(module: nn.Module, model: ModelState, examples: Examples, prepare: Preprocess, objective: Objective) -> Tensor:
+    """The objective's headline of each example."""
+    parts = zip(outputs(module, model, examples.x, prepare), examples.y.split(CHUNK), strict=True)
+    return torch.cat([objective.scores(output.float(), target).float() for output, target in parts])
 
 
-def device_accuracies(verdicts: dict[int, Verdict], choice: np.ndarray, population: Population) -> np.ndarray:
-    """Each client's accuracy with the model it chose.
+def evaluate(module: nn.Module, model: ModelState, examples: Examples, prepare: Preprocess, objective: Objective, labels: np.ndarray,
+             num_classes: int) -> Verdict:
+    """Loss and measures on a set of examples.
+
+    Args:
+        labels: the class of each example; all 0 where the targets are not classes.
+    """
+    whole: list[Tensor] = []  # outputs, kept only where the objective takes the mean of all of them at once
+    parts: dict[str, list[Tensor]] = {}
+    for output, target in zip(outputs(module, model, examples.x, prepare), examples.y.split(CHUNK), strict=True):
+        output = output.float()
+        if objective.mean is not None:
+            whole.append(output)
+        if objective.mean is None or objective.headline == "loss":
+            parts.setdefault("loss", []).append(objective.losses(output, target))
+        for name, values in objective.measures(output, target).items():
+            parts.setdefault(name, []).append(values)
+    each = {name: torch.cat(values).cpu().double().numpy() for name, values in parts.items()}
+    loss = float(each["loss"].mean()) if objective.mean is None else float(objective.mean(torch.cat(whole), examples.y))
+    score = each[objective.headline]
+    per_class = np.bincount(labels, weights=score, minlength=num_classes) / np.maximum(np.bincount(labels, minlength=num_classes), 1)
+    measures = {name: float(values.mean()) for name, values in each.items() if name != "loss"}
+    return Verdict({"loss": loss, **measures}[objective.headline], loss, score, per_class, measures)
+
+
+def device_scores(verdicts: Mapping[int, Verdict], choice: np.ndarray, population: Population) -> np.ndarray:
+    """Each client's score with the model it chose.
 
     On its own test examples where the population gives it some; otherwise on the test set, its classes weighted as
     in the client's training data (exact for a client whose inputs differ from the others' only in their labels).
     """
     result = np.zeros(population.num_clients)
     for number, verdict in verdicts.items():
-        mine = choice == number
+        users = choice == number
         if population.test is not None:
             owner = np.repeat(np.arange(population.num_clients), population.test.sizes)
-            sums = np.bincount(owner, weights=verdict.correct[population.test.indices], minlength=population.num_clients)
-            accuracy = sums / np.maximum(population.test.sizes, 1)
+            sums = np.bincount(owner, weights=verdict.each[population.test.indices], minlength=population.num_clients)
+            scores = sums / np.maximum(population.test.sizes, 1)
         else:
             shares = population.counts / population.counts.sum(axis=1, keepdims=True)
-            accuracy = shares @ verdict.class_accuracy
-        result[mine] = accuracy[mine]
+            scores = shares @ verdict.class_scores
+        result[users] = scores[users]
     return result
+
+
+def record_of(verdicts: Mapping[int, Verdict], choice: np.ndarray) -> dict[str, Any]:
+    """Measures and loss of all models, each counted as often as clients use it."""
+    share = {number: float(np.mean(choice == number)) for number in verdicts}
+    names = next(iter(verdicts.values())).measures
+    means = {name: sum(share[n] * v.measures[name] for n, v in verdicts.items()) for name in names}
+    return {**means, "loss": sum(share[n] * v.loss for n, v in verdicts.items())}
+
+
+def device_record(scores: np.ndarray, groups: np.ndarray | None, objective: Objective) -> dict[str, Any]:
+    """What is recorded of the clients' scores: mean, spread, the worst, and the mean of each group of clients."""
+    name, worst = objective.headline, "min" if objective.higher_is_better else "max"
+    record: dict[str, Any] = {f"device_{name}_mean": float(scores.mean()), f"device_{name}_std": float(scores.std()),
+                              f"device_{name}_{worst}": float(scores.min() if objective.higher_is_better else scores.max())}
+    if groups is not None:
+        record[f"group_{name}"] = [float(scores[groups == g].mean()) for g in np.unique(groups)]
+    return record

@@ -76,6 +76,7 @@ class GraphedSteps:
     Args:
         network: stacked network.
         x, y: the training examples on the device.
+        losses: of the objective, one number per example.
         prepare: preprocessing.
         precision: "fp32"; "tf32" for matrix products with 10-bit mantissas; "bf16" for autocast with fp32 weights.
         compiled: compile the network with `torch.compile`.
@@ -86,14 +87,14 @@ class GraphedSteps:
         varies: that number is known to change from round to round.
     """
 
-    def __init__(self, network: Network, x: Tensor, y: Tensor, prepare: Preprocess, precision: str, compiled: bool,
-                 exact: bool, drops: bool, dense: Collection[str] = (), kernels: Collection[str] = (),
+    def __init__(self, network: Network, x: Tensor, y: Tensor, losses: Callable[[Tensor, Tensor], Tensor], prepare: Preprocess,
+                 precision: str, compiled: bool, exact: bool, drops: bool, dense: Collection[str] = (), kernels: Collection[str] = (),
                  any_number: bool = True, varies: bool = False) -> None:
         self.x, self.y, self.prepare, self.precision = x, y, prepare, precision
         self.exact, self.drops, self.compiled, self.any_number = exact, drops, compiled, any_number
         self.dense, self.kernels = frozenset(dense), frozenset(kernels)
         self.device = x.device
-        self._plain: tuple[Callable[..., Any], Callable[..., Tensor]] = (self._gather, self._losses(network))
+        self._plain: tuple[Callable[..., Any], Callable[..., Tensor]] = (self._gather, self._losses(network, losses))
         self._inputs, self._forward = self._compile(self._plain[0]), self._compile(self._plain[1])
         self._fill, self._subtract = self._compile(_fill), self._compile(_subtract)
         self._numbers: set[int] = {0} if varies else set()  # of clients, so far
@@ -119,11 +120,11 @@ class GraphedSteps:
         x = self.prepare.apply(self.x[mine.flatten()], None if keys is None else _at(keys, number).flatten())
         return x.unflatten(0, mine.shape), self.y[mine], _at(counts, number)
 
-    def _losses(self, network: Network) -> Callable[..., Tensor]:
+    def _losses(self, network: Network, objective: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
         def losses(x: Tensor, y: Tensor, counts: Tensor, params: Params, buffers: Params, drop: Tensor | None, padded: bool) -> Tensor:
             with torch.autocast(x.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
                 scores = network(x, params, buffers, x.shape[0], drop, counts if padded else None)
-            return local_losses(scores, y, counts)
+            return local_losses(scores, y, counts, objective)
 
         return losses
 

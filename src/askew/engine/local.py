@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from askew.core import rng
 from askew.core.client_piece import ClientChain, ClientContext
 from askew.core.dataset import Examples
+from askew.core.objective import Objective
 from askew.core.preprocess import Preprocess
 from askew.core.tensors import ModelState, Tree
 from askew.engine.dropout import dropouts, set_keys
@@ -65,7 +65,8 @@ class Trained:
 
 
 def train_locally(module: nn.Module, model: ModelState, examples: Examples, indices: Tensor, chain: ClientChain,
-                  prepare: Preprocess, *, epochs: int, batch_size: int, stream: Tensor, round: int, client: int = 0, kept: Tree = None,
+                  prepare: Preprocess, objective: Objective, *, epochs: int, batch_size: int, stream: Tensor, round: int,
+                  client: int = 0, kept: Tree = None,
                   shared: Mapping[str, Tree] | None = None, seeded: bool = True) -> Trained:
     """E epochs of mini-batch training from `model`.
 
@@ -73,6 +74,7 @@ def train_locally(module: nn.Module, model: ModelState, examples: Examples, indi
         module: the network; its weights are overwritten.
         indices: which of the examples to train on.
         chain: gradient -> update.
+        objective: what is minimised.
         stream: randomness of shuffling, augmentation, noise and dropout.
         round: rounds completed before this one, for rates that decay.
         client: who trains.
@@ -104,7 +106,7 @@ def train_locally(module: nn.Module, model: ModelState, examples: Examples, indi
         x = cpu_order(prepare.apply(examples.x[batch], keys))
         if layers:
             set_keys(layers, rng.fold(drop, number))
-        loss = F.cross_entropy(module(x), examples.y[batch])
+        loss = objective.loss(module(x), examples.y[batch])
         gradients = torch.autograd.grad(loss, list(own.values()), allow_unused=True, materialize_grads=True)
         losses.append(loss.detach())
         with torch.no_grad():

@@ -54,6 +54,7 @@ class Chunk:
         losses: [jobs] mean local losses.
         kept: what the clients remember from now on.
         squares: [jobs, tensors] squared lengths of the updates' tensors, where the engine has taken them for all at once.
+        together: lanes whose chunks lie in memory at the same time; they follow each other.
     """
 
     jobs: Sequence[Job]
@@ -61,6 +62,7 @@ class Chunk:
     losses: Tensor
     kept: Tree = ()
     squares: Tensor | None = None
+    together: int = 1
 
     def of_rows(self, rows: list[int]) -> Chunk:
         """Some of the jobs."""

@@ -17,8 +17,9 @@ import askew.partition
 from askew.core import registry, rng
 from askew.core.client_memory import ClientMemory
 from askew.core.client_piece import ClientChain, Plan
-from askew.core.dataset import Dataset, Source
+from askew.core.dataset import Dataset, Examples, Source
 from askew.core.errors import AskewError, first_line
+from askew.core.objective import Objective, objective_of
 from askew.core.pool import Pool
 from askew.core.population import Population
 from askew.core.preprocess import Preprocess, is_token, pipeline
@@ -29,7 +30,7 @@ from askew.core.start import Start
 from askew.core.tensors import ModelState, num_bytes
 from askew.engine.batched import batch_axes
 from askew.engine.dropout import dropouts, key_dropouts, set_keys
-from askew.engine.evaluate import Verdict, evaluate, predict_classes
+from askew.engine.evaluate import Verdict, evaluate, example_scores, predict_classes
 from askew.engine.fast_layers import use_fast_layers
 from askew.engine.local import train_locally
 from askew.engine.rewrite import pool_before_relu
@@ -47,6 +48,7 @@ class Task:
         client: the clients' pieces.
         server: the server's.
         prepare: preprocessing as one function.
+        objective: what is minimised, and what a model is judged by.
         axes: layer's name -> the axis on which its examples lie, where that is not the first.
     """
 
@@ -60,6 +62,7 @@ class Task:
     pool: Pool
     probes: tuple[Probe, ...]
     prepare: Preprocess
+    objective: Objective
     device: torch.device
     axes: Mapping[str, int] = field(default_factory=dict)
 
@@ -70,6 +73,11 @@ class Task:
     @property
     def cohort_size(self) -> int:
         return cohort_size(self.recipe.fraction, self.num_clients)
+
+    @property
+    def personal(self) -> bool:
+        """Whether devices use models of their own: they choose among several, or keep tensors for themselves."""
+        return self.pool.needs_validation or self.client.enters
 
     @cached_property
     def client_indices(self) -> Tensor:
@@ -112,7 +120,7 @@ class Task:
         """
         return train_locally(
             self.module, model, self.data.train, torch.from_numpy(indices).to(self.device), self.client.optimiser, self.prepare,
-            epochs=epochs, batch_size=self.recipe.batch_size if batch_size is None else batch_size,
+            self.objective, epochs=epochs, batch_size=self.recipe.batch_size if batch_size is None else batch_size,
             stream=rng.key(self.recipe.seed, role, number).to(self.device), round=round,
         ).model
 
@@ -140,10 +148,16 @@ class Task:
         return network
 
     def evaluate(self, model: ModelState) -> Verdict:
-        return evaluate(self._judged, model, self.data.test, self.prepare, self.data.num_classes)
+        labels = self.data.labels_of(self.data.test)
+        return evaluate(self._judged, model, self.data.test, self.prepare, self.objective, labels, self.data.num_classes)
 
-    def accuracy(self, model: ModelState) -> float:
-        return self.evaluate(model).accuracy
+    def score(self, model: ModelState) -> float:
+        """The objective's headline on the test set."""
+        return self.evaluate(model).score
+
+    def scores(self, model: ModelState, examples: Examples) -> Tensor:
+        """The objective's headline of each example."""
+        return example_scores(self._judged, model, examples, self.prepare, self.objective)
 
     def predict(self, model: ModelState, x: Tensor) -> Tensor:
         return predict_classes(self._judged, model, x, self.prepare)
@@ -161,16 +175,18 @@ def build_task(recipe: Recipe, *, data: Dataset | None = None, population: Popul
     Args:
         data: a data set of your own.
         population: a federation of your own.
-        model: any `torch.nn.Module` from inputs to class scores; it is copied, and its weights are the start.
+        model: any `torch.nn.Module` from inputs to outputs that the objective takes; it is copied, and its weights are the start.
         data_dir: where data sets lie.
     """
     device = available(device)
     if data is None:
         data = registry.build("data", recipe.data, data_dir=data_dir)
+    objective = objective_of(recipe)
+    objective.check_data(data)
     if population is None:
         population = draw_population(recipe, data)
-    elif recipe.validation and population.validation is None:
-        population = askew.partition.with_validation(population, recipe.validation, data.train.y.cpu().numpy(), recipe.seed)
+    else:
+        population = askew.partition.combine(population, recipe.population, Source.of(data), recipe.seed)
     _check_population(population, data)
     steps = [registry.build("preprocess", spec, data=data) for spec in recipe.preprocess]
     data = data.to(device)
@@ -185,7 +201,7 @@ def build_task(recipe: Recipe, *, data: Dataset | None = None, population: Popul
     task = Task(
         recipe=recipe, data=data, population=population, module=module, fresh=_weights_of(module), client=client, server=server,
         pool=pool, probes=tuple(registry.build("probe", spec) for spec in recipe.probes),
-        prepare=prepare, device=device, axes=axes,
+        prepare=prepare, objective=objective, device=device, axes=axes,
     )
     plan = Plan(client=client.pieces, server=server.pieces, clients=task.num_clients, cohort_size=task.cohort_size,
                 server_examples=len(population.server), scored=pool.needs_validation)
@@ -194,7 +210,10 @@ def build_task(recipe: Recipe, *, data: Dataset | None = None, population: Popul
     _check_memory(task)
     if pool.needs_validation and population.validation is None:
         raise AskewError(f"pool: {pool.spec.name if pool.spec else 'it'} scores models on validation data that the "
-                         "devices do not have; set validation = 0.2, or use a population with archetypes")
+                         "devices do not have; write population = \"... + validation(0.2)\", or use a population with archetypes")
+    if pool.needs_validation and not objective.higher_is_better:
+        raise AskewError(f"pool: {pool.spec.name if pool.spec else 'it'} scores models by a measure of which more is better, and "
+                         f"{objective.name} is judged by {objective.headline}; use single_model()")
     _check_output(task)
     _check_batches(task)
     return task
@@ -202,14 +221,7 @@ def build_task(recipe: Recipe, *, data: Dataset | None = None, population: Popul
 
 def draw_population(recipe: Recipe, data: Dataset) -> Population:
     """The federation that a recipe describes."""
-    population = askew.partition.draw(
-        recipe.population, Source.of(data), recipe.seed,
-        hold_out=(recipe.hold_out, recipe.hold_out_use or None) if recipe.hold_out else None,
-        share=recipe.share or None,
-    )
-    if recipe.validation and population.validation is None:
-        population = askew.partition.with_validation(population, recipe.validation, data.train.y.cpu().numpy(), recipe.seed)
-    return population
+    return askew.partition.draw(recipe.population, Source.of(data), recipe.seed)
 
 
 def initial_model(task: Task) -> ModelState:
@@ -241,7 +253,7 @@ def _build_module(recipe: Recipe, data: Dataset, prepare: Preprocess, model: nn.
     else:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(rng.int_seed(recipe.seed, "initial weights"))
-            built = registry.build("model", recipe.model, input_shape=prepare.shape(data.input_shape), num_classes=data.num_classes)
+            built = registry.build("model", recipe.model, input_shape=prepare.shape(data.input_shape), num_classes=data.num_outputs)
     if any(isinstance(p, nn.parameter.UninitializedParameter) for p in built.parameters()):
         raise AskewError("model: the network has lazy layers that have seen no input yet; call it once on an example before")
     if any(p.is_complex() for p in built.parameters()):
@@ -341,17 +353,14 @@ def _check_batches(task: Task) -> None:
 
 
 def _check_output(task: Task) -> None:
-    """One forward pass on two examples: the network must take the inputs and give one score a class."""
+    """One forward pass on two examples: the network must take the inputs and give what the objective takes."""
     x = task.prepare.apply(task.data.train.x[:2], None)
     try:
         with torch.no_grad():
             task.module.eval()
-            scores = task.module(x)
+            output = task.module(x)
     except Exception as error:  # whatever a network raises
         raise AskewError(f"model: the network does not take inputs of shape {tuple(x.shape[1:])}: {first_line(error)}") from None
     finally:
         task.module.train()
-    if not isinstance(scores, Tensor) or scores.ndim != 2 or scores.shape[1] != task.data.num_classes:
-        got = tuple(scores.shape[1:]) if isinstance(scores, Tensor) else type(scores).__name__
-        raise AskewError(f"model: the network gives {got} outputs an example, but {task.data.name} has "
-                         f"{task.data.num_classes} classes; the last layer must have {task.data.num_classes} outputs")
+    task.objective.check_output(output, task.data.train.y[:2], task.data)

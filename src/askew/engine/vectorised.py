@@ -25,8 +25,8 @@ from askew.core import rng
 from askew.core.client_piece import Message
 from askew.core.cohort import squared_lengths
 from askew.core.compat import tree_map
-from askew.core.errors import AskewError, first_line
-from askew.core.registry import suggest
+from askew.core.errors import AskewError, first_line, suggest
+from askew.core.registry import numbers_of
 from askew.core.tensors import Params, Tree, add
 from askew.engine.batched import batched_network, local_losses
 from askew.engine.batched_chain import BatchedChain, Facts
@@ -112,7 +112,7 @@ class Vectorised:
         self.compiled = on_gpu and worth_compiling(task, runs) if compiled is None else compiled
         self._one_by_one = False  # nothing else works for this network
         self._steps = GraphedSteps(
-            self.network, task.data.train.x, task.data.train.y, task.prepare, precision, self.compiled,
+            self.network, task.data.train.x, task.data.train.y, task.objective.losses, task.prepare, precision, self.compiled,
             exact=not stacked, drops=self._drops, any_number=stacked, varies=task.pool.needs_validation,
             dense=_weights_of(task.module, nn.Linear) if stacked else (), kernels=_weights_of(task.module, nn.Conv2d) if stacked else (),
         ) if (on_gpu if graphed is None else graphed) else None
@@ -185,10 +185,10 @@ class Vectorised:
         specs = [lane.task.recipe.client_specs for lane in lanes]
         varying: dict[tuple[int, str], Tensor] = {}
         for at, piece in enumerate(specs[0]):
-            for name, value in piece.args.items():
-                values = [others[at].args[name] for others in specs]
-                if any(v != value for v in values):
-                    varying[at, name] = on_device([float(values[i]) for i, _ in jobs], self.task.device)
+            numbers = [numbers_of(pieces[at]) for pieces in specs]
+            for path, value in numbers_of(piece).items():
+                if any(lane[path] != value for lane in numbers):
+                    varying[at, path] = on_device([numbers[i][path] for i, _ in jobs], self.task.device)
         shared, key = _first_of(lanes[0].shared), (tuple(map(str, specs[0])), tuple(varying))
         if key not in self._chains:
             self._chains[key] = BatchedChain(specs[0], self.task.fresh.params, varying, shared)
@@ -264,7 +264,7 @@ class Vectorised:
         drop = rng.fold(rng.fold(streams, LAYERS), t) if self._drops else None
         with torch.autocast(task.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
             scores = self.network(x, params, buffers, clients, drop, None)
-        losses = local_losses(scores, y, work.schedule.counts[who, t])
+        losses = local_losses(scores, y, work.schedule.counts[who, t], task.objective.losses)
         gradients = torch.autograd.grad(losses.sum(), list(params.values()), allow_unused=True, materialize_grads=True)
         with torch.no_grad():
             totals[who] += losses.detach()
@@ -295,11 +295,13 @@ class Vectorised:
             return message, kept, trained.losses, squared_lengths(message["update"])
 
     def _chunks(self, work: Work, message: Message, kept: Tree, losses: Tensor, squares: Tensor) -> Iterator[tuple[int, Chunk]]:
-        for i in dict.fromkeys(i for i, _ in work.jobs):
+        lanes = dict.fromkeys(i for i, _ in work.jobs)
+        for i in lanes:
             at = [k for k, (lane, _) in enumerate(work.jobs) if lane == i]
             # Equal clients lie lane by lane: a view, no copy.
             pick = slice(at[0], at[-1] + 1) if at[-1] - at[0] + 1 == len(at) else on_device(at, losses.device)
-            yield i, Chunk([work.jobs[k][1] for k in at], _take(message, pick), losses[pick], _take(kept, pick), squares[pick])
+            yield i, Chunk([work.jobs[k][1] for k in at], _take(message, pick), losses[pick], _take(kept, pick), squares[pick],
+                           len(lanes))
 
 
 def _spread_over(examples: int) -> list[int]:

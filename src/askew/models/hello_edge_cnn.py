@@ -35,10 +35,10 @@ def hello_edge_cnn(
         num_classes: number of words (logits).
         size: the authors' CNN1, CNN2, CNN3. zhao2018 does not say which it took; the default is the smallest.
         batch_norm: BatchNorm after both convolutions and FC 128, as in the authors' code. zhao2018 does not mention
-            it, and clients that see one word each disagree about its statistics, so it can be left out.
-        dropout: probability to drop a value after each ReLU. The authors' code has these layers but trains with a
-            keep probability of 1, and zhao2018 mentions none; dropout also draws from torch's global generator, which
-            makes a client's training depend on who else is in the batch. Hence 0: no such layers.
+            it. Clients that see one word each normalise by that word's statistics, and their average stays at chance,
+            so our recipes of zhao2018 leave it out.
+        dropout: probability to drop a value after each ReLU; 0: no such layers. The authors' code has them but trains
+            with a keep probability of 1, and zhao2018 mentions none.
 
     Returns:
         `nn.Sequential` of conv1, bn1, relu1, conv2, bn2, relu2, flatten, linear, fc1, bn3, relu3, fc2.
@@ -58,6 +58,7 @@ def hello_edge_cnn(
     if not 0.0 <= dropout < 1.0:
         raise AskewError(f"hello_edge_cnn: dropout must be at least 0 and below 1, not {dropout}; write dropout=0.5")
     first, second, narrow = _SIZES[size]
+    # Of (time, coefficient), an unpadded 10x4 kernel leaves (t - 9, c - 3); conv2 then takes every second t.
     rows, columns = (frames - 9 - 10) // 2 + 1, coefficients - 3 - 3
     layers: OrderedDict[str, nn.Module] = OrderedDict()
 
@@ -68,14 +69,16 @@ def hello_edge_cnn(
         if dropout > 0.0:
             layers[f"dropout{number}"] = nn.Dropout(dropout)
 
-    # The authors draw most weights from a normal distribution of standard deviation 0.01 and start biases at 0; here
-    # they are torch's, which also suit the network without BatchNorm. The BatchNorm constants are torch's as well.
+    # Departure: the authors draw most weights from a normal distribution of standard deviation 0.01 and start biases
+    # at 0; here both start as torch has them, which also suits the network without BatchNorm. BatchNorm's momentum and
+    # epsilon are torch's defaults as well.
     layers["conv1"] = nn.Conv2d(channels, first, (10, 4))
     finish(1, nn.BatchNorm2d(first))
     layers["conv2"] = nn.Conv2d(first, second, (10, 4), stride=(2, 1))
     finish(2, nn.BatchNorm2d(second))
     layers["flatten"] = nn.Flatten()
-    layers["linear"] = nn.Linear(second * rows * columns, narrow)  # no activation: a product of low rank saves weights
+    # No activation follows: linear and fc1 are one matrix of rank 16 (58 if large), which takes fewer weights.
+    layers["linear"] = nn.Linear(second * rows * columns, narrow)
     layers["fc1"] = nn.Linear(narrow, 128)
     finish(3, nn.BatchNorm1d(128))
     layers["fc2"] = nn.Linear(128, num_classes)

@@ -1,1 +1,1 @@
-"""The papers' experiments: what each table and figure needs, the paper's numbers beside ours, and whether its claims hold."""
+"""The papers' experiments: what each table and figure needs, its numbers beside ours, whether its claims hold."""

@@ -1,4 +1,4 @@
-"""Measures of federations whose devices come in archetypes, each judged on data of its own kind: what fedcd2020 reports.
+"""Measures of federations whose devices come in archetypes, each judged on its own kind of data, as in fedcd2020.
 
 They read `group_accuracy` (one accuracy an archetype), `group_choice` (the model that each archetype prefers) and
 `kept_models` (models that devices train, summed over the devices).
@@ -31,8 +31,8 @@ def accuracies_of(columns: Columns, archetype: int) -> list[float]:
 def changes(columns: Columns) -> list[float]:
     """From each evaluation to the next, how much an archetype's accuracy changes: the mean of the absolute values.
 
-    fedcd2020 averages over devices (figures 2 and 5), where noise of the single device adds to it; records hold the mean
-    of each archetype's devices only, three or five.
+    fedcd2020 averages over devices (figures 2 and 5), where noise of the single device adds to it; records hold the
+    mean of each archetype's devices only, three or five.
     """
     rows = _by_archetype(columns)
     return [_mean_distance(now, before) for before, now in itertools.pairwise(rows)]
@@ -45,7 +45,7 @@ def change_last_10(columns: Columns) -> float | None:
 
 
 def rounds_until_archetypes_settle(columns: Columns) -> float | None:
-    """The first round from which archetypes stay, on average, within two points of their means over the last ten evaluations.
+    """The first round from which archetypes stay, on average, within two points of their last ten evaluations' means.
 
     The mean over all devices hides what FedAvg does: one group of archetypes gains what the other loses. As in
     `rounds_to_converge`, a run that comes so near only in its last ten evaluations counts with all of its rounds.
@@ -64,8 +64,8 @@ def rounds_until_archetypes_settle(columns: Columns) -> float | None:
 def saving(columns: Columns) -> float | None:
     """How many times less is trained until archetypes settle than by one model in 300 rounds.
 
-    fedcd2020 compares wall-clock times (table 1), which are those of its notebook. What a round costs is what its devices
-    train: as many models as they keep. This is the same on every machine.
+    fedcd2020 compares wall-clock times (table 1), which are those of its notebook. What a round costs is what its
+    devices train: as many models as they keep. This is the same on every machine.
     """
     end = rounds_until_archetypes_settle(columns)
     if end is None:
@@ -78,7 +78,7 @@ def saving(columns: Columns) -> float | None:
 
 
 def models_in_both_halves(columns: Columns) -> float | None:
-    """How many models are, in the last round, preferred in both halves of the archetypes; 0: meta-archetypes are apart."""
+    """How many models are, in the last round, preferred in both halves of the archetypes; 0: the halves are apart."""
     rows = known_lists(columns, "group_choice")
     if not rows:
         return None
@@ -107,7 +107,8 @@ def _mean_distance(a: Sequence[float], b: Sequence[float]) -> float:
 
 
 MEASURES |= {
-    **{f"archetype {k}": Measure(partial(archetype_accuracy, archetype=k), accuracies=partial(accuracies_of, archetype=k), averaged=True)
+    **{f"archetype {k}": Measure(partial(archetype_accuracy, archetype=k),
+                                 accuracies=partial(accuracies_of, archetype=k), averaged=True)
        for k in range(MOST_ARCHETYPES)},
     "change_last_10": Measure(change_last_10, lower_is_better=True),
     "rounds_until_archetypes_settle": Measure(rounds_until_archetypes_settle, "rounds", lower_is_better=True),

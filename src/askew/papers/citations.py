@@ -1,110 +1,19 @@
 """What to cite: BibTeX of the papers, and which of them each method comes from.
 
+The five papers' entries are in `askew/papers/PAPER/citation.bib`, those of other works in `other_works.bib`.
 Titles, authors, years and places follow the papers' own title pages and reference lists. arXiv numbers that these do
 not print were looked up; an entry without one has none that could be confirmed.
 """
 
 from __future__ import annotations
 
-from askew.core.errors import AskewError
-from askew.core.registry import suggest
+import functools
+import re
+from pathlib import Path
 
-BIBTEX = {
-    "mcmahan2017": r"""
-@inproceedings{mcmahan2017,
-  title     = {Communication-Efficient Learning of Deep Networks from Decentralized Data},
-  author    = {McMahan, H. Brendan and Moore, Eider and Ramage, Daniel and Hampson, Seth
-               and Ag{\"u}era y Arcas, Blaise},
-  booktitle = {Artificial Intelligence and Statistics (AISTATS)},
-  pages     = {1273--1282},
-  year      = {2017},
-  eprint    = {1602.05629},
-  archivePrefix = {arXiv},
-}
-""",
-    "hsu2019": r"""
-@misc{hsu2019,
-  title  = {Measuring the Effects of Non-Identical Data Distribution for Federated Visual Classification},
-  author = {Hsu, Tzu-Ming Harry and Qi, Hang and Brown, Matthew},
-  year   = {2019},
-  eprint = {1909.06335},
-  archivePrefix = {arXiv},
-}
-""",
-    "fedprox2018": r"""
-@misc{fedprox2018,
-  title  = {On the Convergence of Federated Optimization in Heterogeneous Networks},
-  author = {Sahu, Anit Kumar and Li, Tian and Sanjabi, Maziar and Zaheer, Manzil and Talwalkar, Ameet
-            and Smith, Virginia},
-  year   = {2018},
-  eprint = {1812.06127},
-  archivePrefix = {arXiv},
-  note   = {Later versions are named Federated Optimization in Heterogeneous Networks},
-}
-""",
-    "zhao2018": r"""
-@misc{zhao2018,
-  title  = {Federated Learning with Non-{IID} Data},
-  author = {Zhao, Yue and Li, Meng and Lai, Liangzhen and Suda, Naveen and Civin, Damon and Chandra, Vikas},
-  year   = {2018},
-  eprint = {1806.00582},
-  archivePrefix = {arXiv},
-}
-""",
-    "fednnnn2020": r"""
-@misc{fednnnn2020,
-  title  = {{FedNNNN}: Norm-Normalized Neural Network Aggregation for Fast and Accurate Federated Learning},
-  author = {Nagura, Kenta and Bian, Song and Sato, Takashi},
-  year   = {2020},
-  eprint = {2008.04538},
-  archivePrefix = {arXiv},
-}
-""",
-    "fedcd2020": r"""
-@inproceedings{fedcd2020,
-  title     = {{FedCD}: Improving Performance in non-{IID} Federated Learning},
-  author    = {Kopparapu, Kavya and Lin, Eric and Zhao, Jessica},
-  booktitle = {Proceedings of SIGKDD '20: ACM Conference on Knowledge Discovery and Data Mining},
-  year      = {2020},
-  eprint    = {2006.09637},
-  archivePrefix = {arXiv},
-  note      = {Workshop on Artificial Intelligence of Things},
-}
-""",
-    "ozdayi2020": r"""
-@misc{ozdayi2020,
-  title  = {Improving Accuracy of Federated Learning in Non-{IID} Settings},
-  author = {Ozdayi, Mustafa Safa and Kantarcioglu, Murat and Iyer, Rishabh},
-  year   = {2020},
-}
-""",
-    "ozdayi2020defending": r"""
-@misc{ozdayi2020defending,
-  title  = {Defending against Backdoors in Federated Learning with Robust Learning Rate},
-  author = {Ozdayi, Mustafa Safa and Kantarcioglu, Murat and Gel, Yulia R.},
-  year   = {2020},
-}
-""",
-    "fixup2019": r"""
-@inproceedings{fixup2019,
-  title     = {Fixup Initialization: Residual Learning Without Normalization},
-  author    = {Zhang, Hongyi and Dauphin, Yann N. and Ma, Tengyu},
-  booktitle = {International Conference on Learning Representations (ICLR)},
-  year      = {2019},
-  eprint    = {1901.09321},
-  archivePrefix = {arXiv},
-}
-""",
-    "helloedge2017": r"""
-@misc{helloedge2017,
-  title  = {Hello Edge: Keyword Spotting on Microcontrollers},
-  author = {Zhang, Yundong and Suda, Naveen and Lai, Liangzhen and Chandra, Vikas},
-  year   = {2017},
-  eprint = {1711.07128},
-  archivePrefix = {arXiv},
-}
-""",
-}
+from askew.core.errors import AskewError, suggest
+
+FOLDER = Path(__file__).parent
 
 # method -> where it comes from, the paper that proposes it first. All but training in one place build on FedAvg.
 METHOD_SOURCES: dict[str, tuple[str, ...]] = {
@@ -125,14 +34,28 @@ METHOD_SOURCES: dict[str, tuple[str, ...]] = {
 }
 
 
+@functools.cache
+def entries() -> dict[str, str]:
+    """Key -> BibTeX entry: the five papers', then those of other works.
+
+    Example:
+        >>> entries()["hsu2019"].splitlines()[0]
+        '@misc{hsu2019,'
+    """
+    files = [*sorted(FOLDER.glob("*/citation.bib")), FOLDER / "other_works.bib"]
+    texts = [entry.strip() for path in files
+             for entry in re.split(r"^(?=@)", path.read_text(encoding="utf-8"), flags=re.MULTILINE)]
+    return {entry[entry.index("{") + 1:entry.index(",")]: entry for entry in texts if entry}
+
+
 def sources(name: str) -> tuple[str, ...]:
     """The keys of the papers behind a method; a key stands for itself.
 
     Args:
-        name: a method of `METHOD_SOURCES` or a key of `BIBTEX`.
+        name: a method of `METHOD_SOURCES` or a key of `entries`.
 
     Returns:
-        Keys of `BIBTEX`, the proposing paper first; none for training in one place.
+        Keys of `entries`, the proposing paper first; none for training in one place.
 
     Example:
         >>> sources("fedavgm")
@@ -140,16 +63,16 @@ def sources(name: str) -> tuple[str, ...]:
     """
     if name in METHOD_SOURCES:
         return METHOD_SOURCES[name]
-    if name in BIBTEX:
+    if name in entries():
         return (name,)
-    raise AskewError(f"unknown method {name!r}; {suggest(name, [*METHOD_SOURCES, *BIBTEX])}")
+    raise AskewError(f"unknown method {name!r}; {suggest(name, [*METHOD_SOURCES, *entries()])}")
 
 
 def cite(method: str) -> str:
     """BibTeX of what a method comes from, ready to paste into a .bib file.
 
     Args:
-        method: a method of `METHOD_SOURCES` or a key of `BIBTEX`.
+        method: a method of `METHOD_SOURCES` or a key of `entries`.
 
     Returns:
         The entries, a blank line between them; a BibTeX comment where there is nothing to cite.
@@ -158,5 +81,5 @@ def cite(method: str) -> str:
         >>> cite("fedavgm").splitlines()[0]
         '@misc{hsu2019,'
     """
-    entries = [BIBTEX[key].strip() for key in sources(method)]
-    return "\n\n".join(entries) or f"% {method}: training on all data in one place, nothing to cite"
+    cited = "\n\n".join(entries()[key] for key in sources(method))
+    return cited or f"% {method}: training on all data in one place, nothing to cite"

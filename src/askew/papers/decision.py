@@ -25,7 +25,8 @@ def decide(claim: Claim, values: Mapping[str, Value]) -> Decision:
     ours = {name: value.mean for name, value in values.items() if value.mean is not None and value.counts}
     missing = missing_rows(claim, ours)
     if missing:
-        return "open: runs diverged or ended at chance" if all(values.get(name, Value()).measured for name in missing) else "not measured"
+        lost = all(values.get(name, Value()).measured for name in missing)
+        return "open: runs diverged or ended at chance" if lost else "not measured"
     margins = claim.met_by(ours)
     noise = _noise(claim, ours, {name: values[name].noise for name in ours}, margins)
     if any(margin < -SURE * its for margin, its in zip(margins, noise, strict=True)):
@@ -47,7 +48,8 @@ def missing_rows(claim: Claim, values: Mapping[str, float]) -> list[str]:
             return missing
 
 
-def _noise(claim: Claim, ours: Mapping[str, float], noise: Mapping[str, float], margins: tuple[float, ...]) -> list[float]:
+def _noise(claim: Claim, ours: Mapping[str, float], noise: Mapping[str, float],
+           margins: tuple[float, ...]) -> list[float]:
     squares = [0.0] * len(margins)
     for name, its in noise.items():
         # Both ways, since margins need not be straight lines: they may hold a largest or an absolute value.

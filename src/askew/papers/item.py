@@ -38,7 +38,7 @@ class Plot:
     """How an item is drawn.
 
     Args:
-        kind: "curves" (a key of the records over rounds, one line a row), "points" (values over `Row.x`, one line a
+        kind: "curves" (a key of the records over rounds, one line per row), "points" (values over `Row.x`, one line per
             series), or the name of a drawing of its own in `askew.report.paper_figures`.
         y: keys of the records that "curves" shows, one panel each.
         beside: (x, y) of a line that "points" draws against a second axis: what is known without training.
@@ -60,9 +60,9 @@ class Claim:
     Args:
         says: the statement, in one sentence.
         where: its place in the paper.
-        margins: values of the rows -> by how much each inequality is met, negative where it is missed; "a is above b" is
-            `v["a"] - v["b"]`. It may ask for rows that are not measured. A margin tells a narrow decision from a clear
-            one, which a truth value does not.
+        margins: values of the rows -> by how much each inequality is met, negative where it is missed; "a is above b"
+            is `v["a"] - v["b"]`. It may ask for rows that are not measured. A margin tells a narrow decision from a
+            clear one, which a truth value does not.
     """
 
     says: str
@@ -78,7 +78,8 @@ class Claim:
         margins = self.margins(values)
         listed = tuple(margins) if isinstance(margins, Sequence) else (margins,)
         if not listed or any(isinstance(margin, bool) for margin in listed):
-            raise TypeError(f"claim {self.says!r}: margins are differences, such as v['a'] - v['b'], not truth values; got {margins!r}")
+            raise TypeError(f"claim {self.says!r}: margins are differences, such as v['a'] - v['b'], not truth values; "
+                            f"got {margins!r}")
         return listed
 
     def holds(self, values: Mapping[str, float]) -> bool | None:
@@ -123,3 +124,6 @@ class Item:
     @property
     def address(self) -> str:
         return f"{self.paper}/{self.name}"
+
+
+Builders = Mapping[str, Callable[[], Item]]  # name -> what builds the item; a paper's list of items, none of them built

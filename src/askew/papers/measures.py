@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from askew.core.errors import AskewError
-from askew.core.registry import suggest
+from askew.core.errors import AskewError, suggest
 
 Columns = Mapping[str, Sequence[Any]]
 SETTLED = 0.02  # accuracy: how far a converged run may still swing
@@ -43,9 +42,10 @@ class Measure:
         return None if value is None else value * 100 if self.unit == "%" else value
 
     def swing(self, columns: Columns) -> float:
-        """How far the number would be off had the run ended a little sooner: the deviation of its last ten evaluations, in points.
+        """How far the number would be off had the run ended a little sooner, in points.
 
-        Of a mean over these it is their standard error; 0 for numbers that are not accuracies.
+        That is the deviation of its last ten evaluations. Of a mean over these it is their standard error; 0 for
+        numbers that are not accuracies.
         """
         last = [] if self.accuracies is None else list(self.accuracies(columns))[-LAST:]
         deviation = 100 * statistics.stdev(last) if len(last) > 1 else 0.0
@@ -129,4 +129,5 @@ def measure(name: str) -> Measure:
         raise AskewError(f"unknown measure {name!r}; {suggest(name, [*MEASURES, *(f'{how} KEY' for how in OF_KEY)])}")
     values = partial(known, key=key)
     is_accuracy = "accuracy" in key
-    return Measure(lambda columns: OF_KEY[how](values(columns)), "%" if is_accuracy else "", accuracies=values if is_accuracy else None)
+    return Measure(lambda columns: OF_KEY[how](values(columns)), "%" if is_accuracy else "",
+                   accuracies=values if is_accuracy else None)

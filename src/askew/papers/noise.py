@@ -4,9 +4,9 @@ With several seeds it is their standard error. One seed has no spread; what its 
 same run (the swing of its last ten evaluations), and in any case by what results with several seeds show:
 
 - Accuracies: over seeds they spread by about as much as a test set of that size allows, sqrt(p (1 - p) / n). In
-  `results/compare.json` (13 methods, 3 seeds, 360 test images) the spread is 0.26 to 1.99 times that, 0.69 in the median;
-  in zhao2018's table 2 (24 settings, 5 runs each) 0.07 to 1.94 times, 0.45 in the median. It is 0.1 points at 99% of
-  10,000 images and 0.5 at 50%.
+  `results/compare.json` (13 methods, 3 seeds, 360 test images) the spread is 0.26 to 1.99 times that, 0.69 in the
+  median; in zhao2018's table 2 (24 settings, 5 runs each) 0.07 to 1.94 times, 0.45 in the median. It is 0.1 points at
+  99% of 10,000 images and 0.5 at 50%.
 - Other numbers: 11% of the value. In zhao2018's figure 4 (112 rows, 4 or 5 seeds) the spread is 4 to 23% of the mean
   from the first to the ninth tenth of the rows, 11% in the median.
 
@@ -19,16 +19,16 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from askew.core.errors import AskewError
+from askew.core.errors import AskewError, suggest
 from askew.core.recipe import Recipe
-from askew.core.registry import suggest
 from askew.papers.measures import Columns, Measure
 
 # Test images, or test clips of the ten words (Speech Commands 0.01, the version that the items use).
 TEST_EXAMPLES = {"mnist": 10_000, "cifar10": 10_000, "digits": 360, "speech_commands": 2_567}
 RELATIVE = 0.11  # of a number that is not an accuracy, of one seed
 CLASSES = 10  # of every data set that the items use
-CHANCE = 1.2 * 100 / CLASSES  # accuracy in percent up to which a run has learnt nothing; MNIST's largest class is 11.35%
+# Accuracy in percent up to which a run has learnt nothing; MNIST's largest class is 11.35%.
+CHANCE = 1.2 * 100 / CLASSES
 
 
 def of_test_set(measure: Measure, recipe: Recipe, accuracy: float) -> float:
@@ -39,7 +39,8 @@ def of_test_set(measure: Measure, recipe: Recipe, accuracy: float) -> float:
     if measure.accuracies is None:
         return 0.0
     if recipe.data.name not in TEST_EXAMPLES:
-        raise AskewError(f"how many test examples {recipe.data.name!r} has is not known; {suggest(recipe.data.name, TEST_EXAMPLES)}")
+        raise AskewError(f"how many test examples {recipe.data.name!r} has is not known; "
+                         f"{suggest(recipe.data.name, TEST_EXAMPLES)}")
     return math.sqrt(max(accuracy * (100 - accuracy), 0.0) / TEST_EXAMPLES[recipe.data.name])
 
 

@@ -1,6 +1,6 @@
 """The papers' own numbers, read from `askew/papers/PAPER/numbers.toml`.
 
-One table an item:
+One table per item:
 
     [table3-mnist]
     where = "table 3, p. 5"
@@ -62,18 +62,23 @@ def printed(item: Item) -> dict[str, Printed]:
         return {}
     table = read_file(path).get(item.name, {})
     if unknown := sorted(set(table) - KEYS):
-        raise AskewError(f"{item.paper}/{path.name}: [{item.name}] has no key {unknown[0]!r}; known: {', '.join(sorted(KEYS))}")
-    found = {name: _read(f"{item.paper}/{path.name}: {item.name}: {name}", value, table) for name, value in table.get("rows", {}).items()}
-    for name in found:
+        raise AskewError(f"{item.paper}/{path.name}: [{item.name}] has no key {unknown[0]!r}; "
+                         f"known: {', '.join(sorted(KEYS))}")
+    rows = {name: _read(f"{item.paper}/{path.name}: {item.name}: {name}", value, table)
+            for name, value in table.get("rows", {}).items()}
+    for name in rows:
         if name not in {row.name for row in item.rows}:
-            raise AskewError(f"{item.paper}/{path.name}: {item.address} has no row {name!r}; give the number the name of one of its rows")
-    return found
+            raise AskewError(f"{item.paper}/{path.name}: {item.address} has no row {name!r}; "
+                             "give the number the name of one of its rows")
+    return rows
 
 
 def _read(place: str, value: Any, table: Mapping[str, Any]) -> Printed:
     given = value if isinstance(value, dict) else {"value": value}
     if not isinstance(given.get("value"), number_types.Real) or set(given) - ROW_KEYS:
-        raise AskewError(f"{place}: write a number or {{value = ..., spread = ..., about = true, unit = ..., again = true}}, not {value!r}")
+        raise AskewError(f"{place}: write a number or {{value = ..., spread = ..., about = true, unit = ..., again = "
+                         f"true}}, not {value!r}")
     spread = given.get("spread")
     return Printed(float(given["value"]), None if spread is None else float(spread), bool(given.get("about", False)),
-                   str(table.get("where", "")), str(given.get("unit", table.get("unit", "%"))), bool(given.get("again", False)))
+                   str(table.get("where", "")), str(given.get("unit", table.get("unit", "%"))),
+                   bool(given.get("again", False)))

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import functools
 import importlib
+from collections.abc import Callable
 
-from askew.core.errors import AskewError
-from askew.core.registry import suggest
-from askew.papers.item import Item
+from askew.core.errors import AskewError, suggest
+from askew.papers.item import Builders, Item
 
 PAPERS = ("zhao2018", "hsu2019", "fedcd2020", "fednnnn2020", "ozdayi2020")
 
 
 @functools.cache
-def items_of(paper: str) -> tuple[Item, ...]:
-    """A paper's tables and figures, as `askew.papers.PAPER.items` describes them."""
-    return tuple(importlib.import_module(f"askew.papers.{paper}.items").items())
+def listed(paper: str) -> Builders:
+    """A paper's tables and figures by name, as `askew.papers.PAPER.items` lists them; none of them is built."""
+    builders: Builders = importlib.import_module(f"askew.papers.{paper}.items").items()
+    return builders
 
 
 def all_items() -> tuple[Item, ...]:
     """Every table and figure of every paper."""
-    return tuple(item for paper in PAPERS for item in items_of(paper))
+    return tuple(item for paper in PAPERS for item in find(paper))
 
 
 def find(address: str) -> tuple[Item, ...]:
-    """The items that an address means: a paper's short name means all of the paper's.
+    """The items that an address means, and only these are built: a paper's short name means all of the paper's.
 
     Args:
         address: `PAPER` or `PAPER/ITEM`.
@@ -32,7 +33,13 @@ def find(address: str) -> tuple[Item, ...]:
     paper, slash, name = address.partition("/")
     if paper not in PAPERS:
         raise AskewError(f"unknown paper {paper!r}; {suggest(paper, PAPERS)}")
-    meant = tuple(item for item in items_of(paper) if not slash or item.name == name)
-    if not meant:
-        raise AskewError(f"{paper} has no item {name!r}; {suggest(name, [item.name for item in items_of(paper)])}")
-    return meant
+    builders = listed(paper)
+    if slash and name not in builders:
+        raise AskewError(f"{paper} has no item {name!r}; {suggest(name, builders)}")
+    return tuple(_built(builders[each]) for each in ((name,) if slash else builders))
+
+
+@functools.cache
+def _built(builder: Callable[[], Item]) -> Item:
+    """The item, built once."""
+    return builder()

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from askew.core import registry
-from askew.core.errors import AskewError
+from askew.core.errors import AskewError, suggest
+from askew.core.population_spec import PopulationSpec
 from askew.core.recipe import Recipe
-from askew.core.registry import Spec, suggest
+from askew.core.registry import Spec
 from askew.engine.task import cohort_size
 from askew.papers.item import Item, Row
 from askew.papers.store import Results, Run, Scale
@@ -18,7 +19,8 @@ from askew.papers.store import Results, Run, Scale
 # Of Speech Commands, by version and use of the official validation clips: clips of the ten words.
 TRAINING_EXAMPLES: dict[str, int | dict[tuple[str, str], int]] = {
     "mnist": 60_000, "cifar10": 50_000, "digits": 1_437,
-    "speech_commands": {("0.01", "drop"): 18_538, ("0.01", "train"): 21_115, ("0.02", "drop"): 30_769, ("0.02", "train"): 34_472},
+    "speech_commands": {("0.01", "drop"): 18_538, ("0.01", "train"): 21_115, ("0.02", "drop"): 30_769,
+                        ("0.02", "train"): 34_472},
 }
 ARCHETYPE_SHARE = 8  # a device of FedCD's archetypes draws an eighth of the training pool where no number is given
 
@@ -69,7 +71,8 @@ def at_scale(item: Item, scale: Scale) -> Item:
     def reduced(row: Row) -> Row:
         return replace(row, recipes=quick(row.recipes), less_than=quick(row.less_than))
 
-    return replace(item, rows=tuple(reduced(row) for row in item.rows if not item.quick_rows or row.name in item.quick_rows))
+    rows = (row for row in item.rows if not item.quick_rows or row.name in item.quick_rows)
+    return replace(item, rows=tuple(reduced(row) for row in rows))
 
 
 def needs(items: Sequence[Item], results: Results, seeds: int | None = None) -> list[Need]:
@@ -81,14 +84,15 @@ def needs(items: Sequence[Item], results: Results, seeds: int | None = None) -> 
     """
     if seeds is not None and seeds < 1:
         raise AskewError(f"--seeds must be at least 1, got {seeds}")
-    found: dict[tuple[str, str, int], Need] = {}
+    needed: dict[tuple[str, str, int], Need] = {}
     for item in items:
         for recipe in recipes_of(at_scale(item, results.scale)):
             mark = recipe.fingerprint
             for seed in range(seeds or (item.seeds if results.scale == "full" else 1)):
-                if (item.paper, mark, seed) not in found:
-                    found[item.paper, mark, seed] = Need(item, recipe, seed, mark, results.find(item.paper, mark, seed))
-    return list(found.values())
+                if (item.paper, mark, seed) not in needed:
+                    run = results.find(item.paper, mark, seed)
+                    needed[item.paper, mark, seed] = Need(item, recipe, seed, mark, run)
+    return list(needed.values())
 
 
 def recipes_of(item: Item) -> list[Recipe]:
@@ -99,21 +103,24 @@ def recipes_of(item: Item) -> list[Recipe]:
 def images(recipe: Recipe) -> int:
     """Training examples that a run passes through the network, from the recipe alone.
 
-    Rounds x clients that train x examples of a client x local epochs, and what is trained besides: at the server, and by
-    the centralised twin of `weight_divergence`. For FedCD this is the least: every model that a device keeps beyond one
-    is trained besides. A warm-up that stops at an accuracy is not counted.
+    Rounds x clients that train x examples of a client x local epochs, and what is trained besides: at the server, and
+    by the centralised twin of `weight_divergence`. For FedCD this is the least: every model that a device keeps beyond
+    one is trained besides. A warm-up that stops at an accuracy is not counted.
     """
     everyone = training_examples(recipe.data)
-    held = round(recipe.hold_out * everyone)
-    at_server = min(held, recipe.hold_out_use or held)
+    population: PopulationSpec = recipe.population
+    held = round(population.argument("hold_out", "fraction", 0.0) * everyone)
+    at_server = min(held, population.argument("hold_out", "use") or held)
     clients = num_clients(recipe)
     cohort = cohort_size(recipe.fraction, clients)
-    local = cohort * recipe.epochs * (_own_examples(recipe, everyone - held, clients) + recipe.share * at_server)
+    shared = population.argument("share", "fraction", 0.0) * at_server
+    local = cohort * recipe.epochs * (_own_examples(recipe, everyone - held, clients) + shared)
     twin = local if any(spec.name == "weight_divergence" for spec in recipe.probes) else 0
     server = sum(spec.args.get("epochs", 1) * at_server for spec in recipe.server if spec.name == "train_on_server")
     before = 0
     if recipe.start.name == "warm_up" and recipe.start.args.get("until", 0.6) == 1:
-        before = recipe.start.args.get("epochs", 100) * (everyone if recipe.start.args.get("on") == "everyone" else at_server)
+        passed = everyone if recipe.start.args.get("on") == "everyone" else at_server
+        before = recipe.start.args.get("epochs", 100) * passed
     return round(before + recipe.rounds * (local + twin + server))
 
 
@@ -123,7 +130,9 @@ def training_examples(data: Spec) -> int:
         raise AskewError(f"how many training examples {data.name!r} has is not known without loading it; "
                          f"{suggest(data.name, TRAINING_EXAMPLES)}")
     sizes = TRAINING_EXAMPLES[data.name]
-    return sizes if isinstance(sizes, int) else sizes[data.args.get("version", "0.01"), data.args.get("validation", "drop")]
+    if isinstance(sizes, int):
+        return sizes
+    return sizes[data.args.get("version", "0.01"), data.args.get("validation", "drop")]
 
 
 def num_clients(recipe: Recipe) -> int:
@@ -133,7 +142,8 @@ def num_clients(recipe: Recipe) -> int:
     default = inspect.signature(registry.find("partition", recipe.population.name)).parameters["clients"].default
     number = recipe.population.args.get("clients", default)
     if not isinstance(number, int):
-        raise AskewError(f"how many clients {str(recipe.population)!r} makes is not known without loading the data; give clients=")
+        raise AskewError(f"how many clients {str(recipe.population)!r} makes is not known without loading the data; "
+                         "give clients=")
     return number
 
 
@@ -142,4 +152,5 @@ def _own_examples(recipe: Recipe, divided: int, clients: int) -> float:
     args = recipe.population.args
     if recipe.population.name in ("hierarchical", "hypergeometric"):  # devices may overlap, and bring validation data
         return args.get("examples") or (1 - args.get("validation", 0.2)) * divided / ARCHETYPE_SHARE
-    return (args.get("examples_per_client") or divided / clients) * (1 - recipe.validation)
+    own = args.get("examples_per_client") or divided / clients
+    return own * (1 - recipe.population.argument("validation", "fraction", 0.0)) * recipe.population.argument("subset", "fraction", 1.0)

@@ -21,7 +21,7 @@ from askew.papers.plan import Need, images, num_clients
 from askew.papers.store import Results
 from askew.runs.run_folder import device_name
 
-Rates = dict[str, float]  # kind of run -> training images a second
+Rates = dict[str, float]  # kind of run -> training images per second
 # Of the data sets that the papers use.
 INPUTS: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
     "mnist": ((1, 28, 28), torch.uint8), "cifar10": ((3, 32, 32), torch.uint8), "digits": ((1, 8, 8), torch.uint8),
@@ -42,12 +42,14 @@ def known_rates(results: Iterable[Results], papers: Sequence[str], device: str) 
     exact, count where no run has been finished.
     """
     trained: Rates = {}
-    for run in (run for files in results for paper in papers for seeds in files.of_paper(paper).values() for run in seeds.values()):
+    for run in (run for files in results for paper in papers for seeds in files.of_paper(paper).values()
+                for run in seeds.values()):
         if run.finished and run.seconds and run.environment.get("device") == device_name(device):
             try:
                 recipe = Recipe.from_toml(run.recipe)
                 if not recipe.probes:
-                    trained[kind(recipe)] = max(trained.get(kind(recipe), 0.0), images(recipe) * run.together / run.seconds)
+                    trained[kind(recipe)] = max(trained.get(kind(recipe), 0.0),
+                                                images(recipe) * run.together / run.seconds)
             except AskewError:  # of an older version, or of data whose size is not known
                 continue
     return _remembered().get(_machine(device), {}) | trained
@@ -62,15 +64,15 @@ def estimated_seconds(needs: Iterable[Need], rates: Rates) -> float | None:
 
 
 def try_out(recipe: Recipe, device: str, engine: str = "auto", precision: str = "fp32") -> float:
-    """Time a few local steps of a few clients on random inputs, and remember the images a second.
+    """Time a few local steps of a few clients on random inputs, and remember the images per second.
 
     One configuration alone: on a GPU, several train together and are faster than that.
     """
     shape, dtype = INPUTS[recipe.data.name]
     clients = min(TRY_CLIENTS, cohort_size(recipe.fraction, num_clients(recipe)))
-    own = TRY_STEPS * (recipe.batch_size or 100)
+    examples = TRY_STEPS * (recipe.batch_size or 100)
     generator = torch.Generator().manual_seed(0)
-    x = torch.rand(clients * own, *shape, generator=generator)
+    x = torch.rand(clients * examples, *shape, generator=generator)
     x, y = (x * 255).to(dtype) if dtype == torch.uint8 else x, torch.arange(len(x)) % 10
     data = Dataset.from_tensors((x, y), (x[:10], y[:10]), name=recipe.data.name)
     trial = Recipe(data=recipe.data, preprocess=recipe.preprocess, model=recipe.model, step=recipe.step, epochs=1,
@@ -110,6 +112,7 @@ def _machine(device: str) -> str:
 
 def _remembered() -> dict[str, Rates]:
     try:
-        return {machine: {what: float(rate) for what, rate in rates.items()} for machine, rates in recall(memory_file()).items()}
+        return {machine: {what: float(rate) for what, rate in rates.items()}
+                for machine, rates in recall(memory_file()).items()}
     except (ValueError, AttributeError, TypeError):
         return {}  # not ours: try anew

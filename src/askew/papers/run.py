@@ -6,11 +6,12 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from askew.core.errors import AskewError
 from askew.core.recipe import Recipe
 from askew.papers.item import Item
 from askew.papers.plan import Need, needs
-from askew.papers.store import Results, Run, columns, first_fingerprint
-from askew.rounds.loop import Record
+from askew.papers.store import Results, Run, columns
+from askew.rounds.simulation import Record
 from askew.runs.run import CHECKPOINT_SECONDS
 from askew.runs.run_folder import RunFolder
 from askew.runs.sweep import SAVING_SHARE, Outcome, sweep
@@ -18,7 +19,8 @@ from askew.runs.sweep import SAVING_SHARE, Outcome, sweep
 WORK = Path("runs") / "reproduce"
 
 
-def reproduce(items: Sequence[Item], results: Results, *, seeds: int | None = None, work: Path = WORK, engine: str = "auto",
+def reproduce(items: Sequence[Item], results: Results, *, seeds: int | None = None, work: Path = WORK,
+              engine: str = "auto",
               precision: str = "fp32", device: str = "cpu", data_dir: str | None = None, limit_s: float | None = None,
               on_round: Callable[[Record, Recipe], None] | None = None) -> bool:
     """Train the runs that items need and the results files lack.
@@ -41,19 +43,29 @@ def reproduce(items: Sequence[Item], results: Results, *, seeds: int | None = No
     left = [need for need in needs(items, results, seeds) if not need.done]
     if not left:
         return True
-    folders = [_folder(work / need.item.paper, need) for need in left]
+    begun = {paper: _begun(work / paper) for paper in {need.item.paper for need in left}}
+    folders = [begun[need.item.paper].get((need.fingerprint, need.seed), work / need.item.paper / f"{need.fingerprint}-{need.seed}")
+               for need in left]
     keeper = _Keeper(left, folders, results, on_round)
-    outcomes = sweep([need.recipe for need in left], engine=engine, precision=precision, device=device, data_dir=data_dir,
+    outcomes = sweep([need.recipe for need in left], engine=engine, precision=precision, device=device,
+                     data_dir=data_dir,
                      folders=folders, limit_s=limit_s, on_round=keeper.on_round, on_end=keeper.on_end)
     keeper.write()
     return not any(outcome.result.interrupted for outcome in outcomes)
 
 
+def _begun(work: Path) -> dict[tuple[str, int], Path]:
+    """Fingerprint and seed -> the folder of a run that was begun, whichever version named it."""
+    folders = {}
+    for path in sorted(work.glob("*/")):
+        try:
+            recipe = RunFolder.open(path).recipe
+        except AskewError:  # no run, or one with pieces that are gone
+            continue
+        folders[recipe.fingerprint, recipe.seed] = path
+    return folders
 
-def _folder(work: Path, need: Need) -> Path:
-    """Where a run keeps what it has; one that was begun under its first fingerprint stays there."""
-    before = work / f"{first_fingerprint(need.recipe)}-{need.seed}"
-    return before if before.is_dir() else work / f"{need.fingerprint}-{need.seed}"
+
 
 class _Keeper:
     """Takes rounds and outcomes to the results files, as often as costs little."""
@@ -75,8 +87,8 @@ class _Keeper:
     def on_end(self, i: int, outcome: Outcome) -> None:
         self.records.pop(i, None)
         result = outcome.result
-        self.ended.append(self._stored(i, result.records, not result.interrupted and outcome.diverged is None, outcome.diverged,
-                                       result.seconds, outcome.together))
+        self.ended.append(self._stored(i, result.records, not result.interrupted and outcome.diverged is None,
+                                       outcome.diverged, result.seconds, outcome.together))
         self._write_if(0.0)
 
     def write(self) -> None:

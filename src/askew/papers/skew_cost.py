@@ -45,8 +45,8 @@ def expected_loss(emd: float, num_classes: int = _TABLE_CLASSES) -> Cost:
 
     Args:
         emd: mean EMD of the federation.
-        num_classes: C; the scaling 1.8 / (2 (1 - 1/C)) keeps "no skew" and "one class a client" where they are, and is
-            an assumption: the paper measured ten classes only.
+        num_classes: C; the scaling 1.8 / (2 (1 - 1/C)) keeps "no skew" and "one class per client" where they are, and
+            is an assumption: the paper measured ten classes only.
 
     Returns:
         The loss for each task, never below 0.

@@ -7,7 +7,6 @@ item that needed it first, and counts for every item of the paper.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -24,16 +23,10 @@ from askew.papers.measures import Columns
 Scale = Literal["full", "quick"]
 SCALES: tuple[Scale, ...] = ("full", "quick")
 DIGITS = 5  # significant digits of a stored number
-LONGEST = 32  # elements of a list that is worth a column: one a class, an archetype or one of a few devices
+LONGEST = 32  # elements of a list that is worth a column: one per class, per archetype or per device of a few
 ALL_ROUNDS = 1000  # a longer run keeps its evaluated rounds only
 NOT_KEPT = {"clients", "train_loss", "bytes_down", "bytes_up", "device_accuracy_min"}
 NOT_OF_THE_MACHINE = {"data_dir", "replaced"}  # in a run's environment
-
-
-def first_fingerprint(recipe: Recipe) -> str:
-    """What names the folders of runs that were begun before recipes had fingerprints of their own: of the whole text."""
-    lines = [line for line in recipe.to_toml().splitlines() if not line.startswith(("name = ", "seed = "))]
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True)
@@ -76,7 +69,8 @@ class Run:
 def columns(records: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """Records, one a round, as columns of rounded numbers and short lists."""
     kept = records if len(records) <= ALL_ROUNDS else [record for record in records if "accuracy" in record]
-    keys = dict.fromkeys(key for record in kept for key, value in record.items() if key not in NOT_KEPT and _storable(value))
+    keys = dict.fromkeys(key for record in kept for key, value in record.items()
+                         if key not in NOT_KEPT and _storable(value))
     return {key: [_rounded(record.get(key)) for record in kept] for key in keys}
 
 
@@ -89,7 +83,8 @@ class Results:
         self.folder = folder
         self.scale = scale
         self._runs: dict[str, dict[str, dict[int, Run]]] = {}  # paper -> fingerprint -> seed -> run
-        self._where: dict[tuple[str, str, int], str] = {}  # paper, fingerprint, seed -> item in whose file the run stands
+        # paper, fingerprint, seed -> item in whose file the run stands
+        self._where: dict[tuple[str, str, int], str] = {}
 
     def path(self, paper: str, name: str) -> Path:
         return self.folder / paper / (f"quick/{name}.json" if self.scale == "quick" else f"{name}.json")
@@ -135,10 +130,10 @@ class Results:
             write(path, paper, name, self.scale, merged.values())
 
     def _take(self, paper: str, name: str, run: Run) -> bool:
-        mine = self._runs[paper].setdefault(run.fingerprint, {})
-        if not _better(run, mine.get(run.seed)):
+        runs = self._runs[paper].setdefault(run.fingerprint, {})
+        if not _better(run, runs.get(run.seed)):
             return False
-        mine[run.seed] = run
+        runs[run.seed] = run
         self._where[paper, *run.key] = name
         return True
 
@@ -149,34 +144,39 @@ def read(path: Path) -> list[Run]:
         content = json.loads(path.read_text(encoding="utf-8"))
         environments, current = content["environments"], content.get("format") == FORMAT
         return [Run(**{**run, "environment": environments[run["environment"]],
-                       "fingerprint": run["fingerprint"] if current else _fingerprint_of(run)}) for run in content["runs"]]
+                       "fingerprint": run["fingerprint"] if current else _fingerprint_of(run)})
+                for run in content["runs"]]
     except OSError as error:
         raise AskewError(f"{path} cannot be read: {error.strerror or error}") from None
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise AskewError(f"{path} is not a results file ({error}); remove it, or take it back from version control") from None
+        raise AskewError(f"{path} is not a results file ({error}); "
+                         "remove it, or take it back from version control") from None
 
 
 def write(path: Path, paper: str, name: str, scale: Scale, runs: Iterable[Run]) -> None:
-    """One line a run, so that versions of a file can be compared; written beside the old file, then renamed."""
+    """One line per run, so that versions of a file can be compared; written beside the old file, then renamed."""
     environments: list[dict[str, Any]] = []
     lines = []
     for run in sorted(runs, key=lambda run: (run.name, *run.key)):
         environment = {key: value for key, value in run.environment.items() if key not in NOT_OF_THE_MACHINE}
         # Runs that differ only in when they were started share one.
-        at = next((i for i, other in enumerate(environments) if {**other, "started": None} == {**environment, "started": None}), None)
+        at = next((i for i, other in enumerate(environments)
+                   if {**other, "started": None} == {**environment, "started": None}), None)
         if at is None:
             at = len(environments)
             environments.append(environment)
         lines.append(json.dumps({**vars(run), "environment": at, "seconds": round(run.seconds, 3)}, allow_nan=False))
     head = {"format": FORMAT, "paper": paper, "item": name, "scale": scale, "environments": environments}
-    text = json.dumps(head, indent=1, allow_nan=False).removesuffix("\n}") + ',\n "runs": [\n' + ",\n".join(lines) + "\n ]\n}\n"
+    opened = json.dumps(head, indent=1, allow_nan=False).removesuffix("\n}")
+    text = opened + ',\n "runs": [\n' + ",\n".join(lines) + "\n ]\n}\n"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = path.with_suffix(f".{os.getpid()}.new")
         fresh.write_text(text, encoding="utf-8")
         fresh.replace(path)
     except OSError as error:
-        raise AskewError(f"--results: {path} cannot be written: {error.strerror or error}; name another folder") from None
+        raise AskewError(f"--results: {path} cannot be written: {error.strerror or error}; "
+                         "name another folder") from None
 
 
 def _fingerprint_of(run: Mapping[str, Any]) -> str:

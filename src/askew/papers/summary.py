@@ -17,7 +17,8 @@ from askew.papers.values import Value, value_of
 from askew.papers.verdict import VERDICTS, Verdict, kind, verdicts
 
 Status = Literal["measured", "partial", "not run"]
-CLAIMS = {"holds": "hold", "fails": "fail", "open": "open", "not measured": "not measured"}  # a decision's first word -> how many
+# The first word of a decision -> how many of them are called.
+CLAIMS = {"holds": "hold", "fails": "fail", "open": "open", "not measured": "not measured"}
 HOLDS = {"holds": True, "fails": False}  # every other decision leaves it open
 
 
@@ -86,7 +87,8 @@ def summarise(item: Item, results: Results, seeds: int | None = None) -> ItemSum
     judged = verdicts(values, papers, {row.name: kind(row) for row in scaled.rows}, results.scale)
     rows = tuple(RowSummary(row.name, papers[row.name].unit if row.name in papers else measure(row.measure).unit,
                             papers.get(row.name), values[row.name], judged[row.name]) for row in scaled.rows)
-    claims = tuple((claim, decide(claim, values) if results.scale == "full" else "not measured") for claim in item.claims)
+    claims = tuple((claim, decide(claim, values) if results.scale == "full" else "not measured")
+                   for claim in item.claims)
     wanted = tuple(needs([item], results, seeds))
     return ItemSummary(scaled, results.scale, _status(scaled, values, wanted), rows, claims, wanted)
 
@@ -95,11 +97,12 @@ def counts(summaries: Sequence[ItemSummary]) -> dict[str, dict[str, int]]:
     """How many of the papers' numbers and claims came out how.
 
     Returns:
-        {"numbers": {"within", "ordering holds", "open", "differs", "not measured"}, "claims": {"hold", "fail", "open", "not
-        measured"}}. Rows for which the paper prints no number do not count, and a number that stands in several tables
-        and figures counts once, where it stands first. Variants, whose set-up is not the paper's, do not count at all.
+        {"numbers": {"within", "ordering holds", "open", "differs", "not measured"}, "claims": {"hold", "fail", "open",
+        "not measured"}}. Rows for which the paper prints no number do not count, and a number that stands in several
+        tables and figures counts once, where it stands first. Variants, whose set-up is not the paper's, do not count
+        at all.
     """
-    found: Counter[str] = Counter()
+    judged: Counter[str] = Counter()
     decided: Counter[str] = Counter()
     seen: set[Any] = set()
     for summary in summaries:
@@ -108,11 +111,12 @@ def counts(summaries: Sequence[ItemSummary]) -> dict[str, dict[str, int]]:
         decided.update(CLAIMS[decision.partition(":")[0]] for _, decision in summary.claims)
         for row, shown in zip(summary.item.rows, summary.rows, strict=True):
             what = shown.paper and (summary.item.paper, shown.paper.value, row.measure,
-                                    *(r.fingerprint for r in row.recipes), None, *(r.fingerprint for r in row.less_than))
+                                    *(r.fingerprint for r in row.recipes), None,
+                                    *(r.fingerprint for r in row.less_than))
             if shown.paper and not shown.paper.again and what not in seen:
                 seen.add(what)
-                found[shown.verdict or "not measured"] += 1
-    return {"numbers": {name: found[name] for name in (*VERDICTS, "not measured")},
+                judged[shown.verdict or "not measured"] += 1
+    return {"numbers": {name: judged[name] for name in (*VERDICTS, "not measured")},
             "claims": {name: decided[name] for name in CLAIMS.values()}}
 
 

@@ -73,14 +73,16 @@ def value_of(row: Row, results: Results, paper: str) -> Value:
     diverged = sum(run.diverged is not None for of_recipe in runs for run in of_recipe)
     if not row.recipes or not all(any(run.done for run in of_recipe) for of_recipe in runs):
         return Value(diverged=diverged)
-    sides = [_best(recipes, measure(row.measure), results, paper) for recipes in (row.recipes, row.less_than) if recipes]
+    sides = [_best(recipes, measure(row.measure), results, paper) for recipes in (row.recipes, row.less_than)
+             if recipes]
     tuned = [side for side in sides if side is not None]
     values = _reduction(tuned) if len(tuned) == len(sides) else []
     if not values:
         return Value(diverged=diverged, measured=diverged > 0, lost=diverged)
     several = len(values) > 1
     of_test_set = math.hypot(*(side.of_test_set for side in tuned))
-    return Value(statistics.fmean(values), statistics.stdev(values) if several else None, len(values), diverged, True, tuned[0].recipe,
+    return Value(statistics.fmean(values), statistics.stdev(values) if several else None, len(values), diverged, True,
+                 tuned[0].recipe,
                  noise.of_seeds(values, of_test_set) if several else math.hypot(*(side.of_one for side in tuned)),
                  sum(side.lost for side in tuned))
 
@@ -95,16 +97,18 @@ def _reduction(sides: Sequence[_Tuned]) -> list[float]:
 
 def _best(recipes: Sequence[Recipe], number: Measure, results: Results, paper: str) -> _Tuned | None:
     """Of the recipes with the fewest lost runs the one with the best mean over seeds; None where all runs diverged."""
-    found: list[tuple[int, float, _Tuned]] = []
+    candidates: list[tuple[int, float, _Tuned]] = []
     for recipe in recipes:
         runs = results.seeds(paper, recipe)
         measured = [(run, number(run.records)) for run in runs if run.finished]
         values = {run.seed: value for run, value in measured if value is not None}
         if not values:
             continue
-        lost = sum(run.diverged is not None for run in runs) + sum(noise.at_chance(number, value) for value in values.values())
+        at_chance = sum(noise.at_chance(number, value) for value in values.values())
+        lost = sum(run.diverged is not None for run in runs) + at_chance
         mean = statistics.fmean(values.values())
-        of_one = max(noise.of_one_run(number, recipe, value, run.records) for run, value in measured if value is not None)
+        of_one = max(noise.of_one_run(number, recipe, value, run.records)
+                     for run, value in measured if value is not None)
         side = _Tuned(recipe, values, of_one, noise.of_test_set(number, recipe, mean), lost)
-        found.append((lost, mean if number.lower_is_better else -mean, side))
-    return min(found, key=lambda entry: entry[:2])[2] if found else None
+        candidates.append((lost, mean if number.lower_is_better else -mean, side))
+    return min(candidates, key=lambda entry: entry[:2])[2] if candidates else None

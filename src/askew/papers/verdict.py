@@ -1,18 +1,19 @@
 """Our number against the paper's.
 
 Our number is *within* if it is at most 2 points from the paper's and at most a fifth of the paper's number's distance
-from 0 and from 100% (98% for 99% is twice the errors, and a gain is no reduction), or 10% where the unit is not per cent;
-if its noise is no larger than that; and if it stands as in the paper to most of the rows that the paper tells apart from
-it, because a table whose rows are all alike reproduces nothing. The *ordering holds* if it is farther off, but stands as
-in the paper to all of those rows, at least two: of two rows one is always the higher. The paper tells rows apart that
-have the same unit, measure and data set and differ by more than that tolerance and its own spread; two of ours stand as
-in the paper if they differ the same way, by a quarter of the paper's gap or more and by more than twice their noise. What
-is near without this, or whose distance its noise could explain, is *open*; the rest *differs*, and so does every row of
-which a run diverged or ended at chance (12% or less of ten classes): it keeps no order and decides no claim. A claim is
-a set of inequalities between our numbers: it holds if each is met by more than twice its noise, fails if one is missed by
-more than that, and is open otherwise. Noise is the standard error over seeds; of one seed it is the swing of its last ten
-evaluations; that of an accuracy is at least sqrt(p (100 - p) / test examples), 0.1 points at 99% of 10,000 images and 0.5
-at 50%, and that of another number from one seed is 11%: what results with several seeds show.
+from 0 and from 100% (98% for 99% is twice the errors, and a gain is no reduction), or 10% where the unit is not per
+cent; if its noise is no larger than that; and if it stands as in the paper to most of the rows that the paper tells
+apart from it, because a table whose rows are all alike reproduces nothing. The *ordering holds* if it is farther off,
+but stands as in the paper to all of those rows, at least two: of two rows one is always the higher. The paper tells
+rows apart that have the same unit, measure and data set and differ by more than that tolerance and its own spread; two
+of ours stand as in the paper if they differ the same way, by a quarter of the paper's gap or more and by more than
+twice their noise. What is near without this, or whose distance its noise could explain, is *open*; the rest *differs*,
+and so does every row of which a run diverged or ended at chance (12% or less of ten classes): it keeps no order and
+decides no claim. A claim is a set of inequalities between our numbers: it holds if each is met by more than twice its
+noise, fails if one is missed by more than that, and is open otherwise. Noise is the standard error over seeds; of one
+seed it is the swing of its last ten evaluations; that of an accuracy is at least sqrt(p (100 - p) / test examples),
+0.1 points at 99% of 10,000 images and 0.5 at 50%, and that of another number from one seed is 11%: what results with
+several seeds show.
 
 Reduced versions are never within: they only show whether the ordering is seen. Rows without a printed number, and rows
 that are not measured, have no verdict.
@@ -80,7 +81,8 @@ def _verdict(value: Value, paper: Printed, stands: list[bool], scale: Scale) -> 
     allowed = tolerance(paper)
     distance = round(abs(value.mean - paper.value), DIGITS)
     # A number of no kin is judged by its distance alone.
-    if scale == "full" and distance <= allowed and value.noise <= allowed and (not stands or 2 * sum(stands) > len(stands)):
+    mostly_stands = not stands or 2 * sum(stands) > len(stands)
+    if scale == "full" and distance <= allowed and value.noise <= allowed and mostly_stands:
         return "within"
     if len(stands) >= FEWEST and all(stands):
         return "ordering holds"

@@ -18,8 +18,15 @@ def generator(seed: int, role: str) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(rng.int_seed(seed, f"partition/{role}")))
 
 
-def check_clients(scheme: str, clients: int, source: Source) -> None:
-    """Refuse a number of clients that the data cannot give one example each."""
+def check_clients(scheme: str, clients: int, source: Source, by_class: bool = True) -> None:
+    """Refuse a number of clients that the data cannot give one example each, and data without classes.
+
+    Args:
+        by_class: whether the scheme tells examples apart by their classes.
+    """
+    if by_class and source.targets != "classes":
+        raise AskewError(f"{scheme}: it divides examples by their classes, and these data have {source.targets} to learn instead; "
+                         "use iid, power_law, natural or pooled")
     if clients < 1:
         raise AskewError(f"{scheme}: clients must be at least 1, not {clients}")
     if clients > len(source.labels):
@@ -64,6 +71,27 @@ def deal(counts: np.ndarray, labels: np.ndarray, draw: np.random.Generator) -> O
     owner = np.full(len(labels), -1, np.int64)
     owner[taken] = np.repeat(np.tile(np.arange(clients), classes), counts.T.ravel())
     return Ownership.by_owner(owner, clients)
+
+
+def parted(owned: Ownership, wanted: np.ndarray, draw: np.random.Generator) -> tuple[Ownership, Ownership]:
+    """Of client k's examples `wanted[k]`, chosen at random, and the others; both in the order they had.
+
+    Example:
+        >>> some, others = parted(Ownership.of([[4, 5, 6], [7, 8]]), np.array([2, 1]), np.random.default_rng(0))
+        >>> some.sizes.tolist(), others.sizes.tolist()
+        ([2, 1], [1, 1])
+    """
+    owner = np.repeat(np.arange(len(owned)), owned.sizes)
+    order = np.lexsort((draw.random(len(owner)), owner))  # by client, within a client at random
+    rank = np.arange(len(order)) - owned.offsets[owner[order]]
+    chosen = np.zeros(len(order), bool)
+    chosen[order] = rank < wanted[owner[order]]
+
+    def part(mask: np.ndarray) -> Ownership:
+        sizes = np.bincount(owner[mask], minlength=len(owned))
+        return Ownership(owned.indices[mask], np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
+
+    return part(chosen), part(~chosen)
 
 
 def population_of(owned: Ownership, source: Source, seed: int, scheme: str, **args: Any) -> Population:

@@ -33,7 +33,7 @@ def iid(source: Source, clients: int, stratified: bool = True, seed: int = 0) ->
     References:
         Zhao et al. 2018, section 2.1; Ozdayi et al. 2020, "FL - IID".
     """
-    check_clients("iid", clients, source)
+    check_clients("iid", clients, source, by_class=False)
     draw = generator(seed, "iid")
     order = by_class(source.labels, draw) if stratified else draw.permutation(len(source.labels))
     owner = np.empty(len(order), np.int64)

@@ -28,5 +28,5 @@ def pooled(source: Source, seed: int = 0) -> Population:
     References:
         The "SGD" and "centralised" rows of Zhao et al. 2018, table 1, and Ozdayi et al. 2020, table 1.
     """
-    check_clients("pooled", 1, source)
+    check_clients("pooled", 1, source, by_class=False)
     return population_of(Ownership.of([np.arange(len(source.labels))]), source, seed, "pooled")

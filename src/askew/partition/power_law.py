@@ -42,7 +42,7 @@ def power_law(source: Source, clients: int, exponent: float = 1.0, classes: int 
     References:
         The FedNNNN paper 2020, section 4, "unbalanced": sizes follow a power law, a small number of clients hold most.
     """
-    check_clients("power_law", clients, source)
+    check_clients("power_law", clients, source, by_class=classes is not None)
     if not 0 <= exponent < np.inf:
         raise AskewError(f"power_law: exponent={exponent} must be 0 or more (0: equal sizes)")
     totals = class_totals(source)

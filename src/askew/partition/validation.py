@@ -3,36 +3,46 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Annotated
 
 import numpy as np
 
 from askew.core import rng
+from askew.core.bounds import Bounds
+from askew.core.dataset import Source
 from askew.core.errors import AskewError
-from askew.core.population import Ownership, Population
+from askew.core.population import Population
+from askew.core.population_spec import Combinator
+from askew.core.registry import piece
+from askew.partition.deal import parted
 
 
-def with_validation(population: Population, fraction: float, labels: np.ndarray, seed: int) -> Population:
-    """Move a random fraction of each client's training examples (at least one) to its validation set.
+@piece("combinator")
+def validation(fraction: Annotated[float, Bounds(0, 1, open_low=True, open_high=True)]) -> Combinator:
+    """A random fraction of each client's training examples (at least one) becomes its validation set.
 
-    Args:
-        fraction: in (0, 1); a client always keeps at least one example for training.
-        labels: of the training examples, to count classes anew.
+    A client always keeps at least one example for training. Devices that have validation sets of their scheme keep those.
+
+    Example:
+        >>> population = askew.partition.draw("iid(clients=2) + validation(0.2)", Source(np.arange(100) % 10, 10))
+        >>> population.sizes.tolist(), population.validation.sizes.tolist()
+        ([40, 40], [10, 10])
     """
+    return Combinator(change=lambda population, source, seed: _with_validation(population, source, fraction, seed))
+
+
+def _with_validation(population: Population, source: Source, fraction: float, seed: int) -> Population:
+    if population.validation is not None:
+        return population
     few = np.flatnonzero(population.sizes < 2)
     if len(few):
         raise AskewError(f"validation: client {few[0]} has {population.sizes[few[0]]} example; two are needed, "
                          "one to train and one to validate")
-    draw = np.random.Generator(np.random.Philox(rng.int_seed(seed, "validation"))).random(len(population.train.indices))
-    owner = np.repeat(np.arange(population.num_clients), population.sizes)
-    order = np.lexsort((draw, owner))  # by client, within a client at random
-    rank = np.arange(len(order)) - population.train.offsets[owner[order]]
     wanted = np.clip(np.round(fraction * population.sizes).astype(np.int64), 1, population.sizes - 1)
-    held = np.zeros(len(order), bool)
-    held[order] = rank < wanted[owner[order]]
+    held, train = parted(population.train, wanted, validation_stream(seed))
+    return replace(population, train=train, validation=held, counts=train.counts(source.labels, population.num_classes))
 
-    def part(mask: np.ndarray) -> Ownership:
-        sizes = np.bincount(owner[mask], minlength=population.num_clients)
-        return Ownership(population.train.indices[mask], np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
 
-    train = part(~held)
-    return replace(population, train=train, validation=part(held), counts=train.counts(labels, population.num_classes))
+def validation_stream(seed: int) -> np.random.Generator:
+    """The random numbers that decide which examples a client does not train on."""
+    return np.random.Generator(np.random.Philox(rng.int_seed(seed, "validation")))

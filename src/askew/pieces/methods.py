@@ -11,6 +11,7 @@ import inspect
 from typing import Any, Literal
 
 from askew.core.client_piece import Optimiser
+from askew.core.population_spec import PopulationSpec
 from askew.core.recipe import Recipe
 from askew.core.registry import Spec, build, find, piece
 from askew.core.server_piece import Aggregator, ServerPiece
@@ -66,9 +67,8 @@ def centralised(base: Recipe | None = None) -> Recipe:
     recipe = _named(base, "centralised")
     cohort = max(1, round(recipe.fraction * _num_clients(recipe.population)))
     optimiser = tuple(spec for spec in recipe.step if isinstance(build("client", spec), Optimiser))
-    return recipe.replace(population="pooled()", batch_size=recipe.batch_size * cohort, fraction=1.0, hold_out=0.0, hold_out_use=0,
-                          share=0.0, validation=0.0, start="random()", step=optimiser, upload=(), server=("mean()",),
-                          pool="single_model()", probes=())
+    return recipe.replace(population="pooled()", batch_size=recipe.batch_size * cohort, fraction=1.0, start="random()",
+                          step=optimiser, upload=(), server=("mean()",), pool="single_model()", probes=())
 
 
 @piece("method")
@@ -110,7 +110,7 @@ def fednnnn(base: Recipe | None = None, beta: float = 0.7, gamma: float = 0.8) -
 def server_training(base: Recipe | None = None, hold_out: float = 0.05, epochs: int = 1) -> Recipe:
     """The server fine-tunes the average on a small balanced set each round (ozdayi2020, section 3.1)."""
     recipe = _named(base, "server_training")
-    return recipe.replace(hold_out=recipe.hold_out or hold_out, server=_then(recipe, train_on_server(epochs)))
+    return recipe.replace(population=_at_server(recipe, hold_out), server=_then(recipe, train_on_server(epochs)))
 
 
 @piece("method")
@@ -133,7 +133,7 @@ def sign_agreement(base: Recipe | None = None, theta: float = 2.0) -> Recipe:
 def ozdayi_combination(base: Recipe | None = None, theta: float = 2.0, beta: float = 0.9, hold_out: float = 0.05) -> Recipe:
     """The best of ozdayi2020's grid search: sign agreement, momentum and server training together."""
     recipe = _named(base, "ozdayi_combination")
-    return recipe.replace(hold_out=recipe.hold_out or hold_out,
+    return recipe.replace(population=_at_server(recipe, hold_out),
                           server=_then(recipe, mask_by_sign_agreement(theta), momentum(beta), train_on_server()))
 
 
@@ -142,7 +142,7 @@ def data_sharing(base: Recipe | None = None, hold_out: float = 0.1, alpha: float
     """A warm-up model and a random share of a small global set for every client (zhao2018, section 4.2)."""
     recipe = _named(base, "data_sharing")
     start = f"warm_up(until={warm_up_until})" if warm_up_until else recipe.start
-    return recipe.replace(hold_out=recipe.hold_out or hold_out, share=alpha, start=start)
+    return recipe.replace(population=_at_server(recipe, hold_out, f"share({alpha})"), start=start)
 
 
 @piece("method")
@@ -157,10 +157,11 @@ def fedcd(base: Recipe | None = None, milestones: list[int] | None = None, bits:
     """
     recipe = _named(base, "fedcd")
     at = milestones if milestones is not None else [5, 15, 25, 30]
-    own_validation = recipe.population.name in ("hierarchical", "hypergeometric")
+    population = recipe.population
+    if population.get("validation") is None and population.name not in ("hierarchical", "hypergeometric"):  # they have their own
+        population += "validation(0.2)"
     average = tuple("mean(weights='score')" if spec.name == "mean" else spec for spec in recipe.server)
-    return quantised(recipe.replace(pool=f"clone_and_delete(milestones={at})", server=average,
-                                    validation=recipe.validation or (0.0 if own_validation else 0.2)), bits, rounding)
+    return quantised(recipe.replace(population=population, pool=f"clone_and_delete(milestones={at})", server=average), bits, rounding)
 
 
 def quantised(recipe: Recipe, bits: int = 8, rounding: Literal["random", "nearest"] = "random") -> Recipe:
@@ -286,7 +287,13 @@ def _then(recipe: Recipe, *pieces: ServerPiece) -> tuple[Any, ...]:
     return (*(spec for spec, at_end in zip(recipe.server, compresses, strict=True) if not at_end), *pieces, *last)
 
 
-def _num_clients(population: Spec) -> int:
+def _at_server(recipe: Recipe, fraction: float, *further: str) -> PopulationSpec:
+    """The population with so many examples at the server, if it has none there yet, and with further combinators."""
+    population: PopulationSpec = recipe.population
+    return population.with_first(population.get("hold_out") or f"hold_out({fraction})", *further)
+
+
+def _num_clients(population: PopulationSpec) -> int:
     """As many as the scheme is told, or makes by itself; where only the data know (`natural`), 10 as in zhao2018."""
     parameters = inspect.signature(find("partition", population.name)).parameters
     if population.name == "pooled":

@@ -21,7 +21,8 @@ _STYLE: Any = {
     "lines.solid_capstyle": "round", "svg.hashsalt": "askew", "svg.fonttype": "path",
 }
 # No times or versions in the file.
-_METADATA: dict[str, Any] = {".svg": {"Date": None, "Creator": None}, ".png": {"Software": None}, ".pdf": {"CreationDate": None}}
+_METADATA: dict[str, Any] = {".svg": {"Date": None, "Creator": None}, ".png": {"Software": None},
+                             ".pdf": {"CreationDate": None}}
 
 
 def check_plot_path(path: str | Path) -> Path:

@@ -9,6 +9,8 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from askew.core.recipe import Recipe
+
 _MARKS = "¹²³⁴⁵⁶⁷⁸⁹"
 Row = Mapping[str, Any]  # a method's entry of `Comparison.as_mapping`
 
@@ -50,7 +52,7 @@ def needs_line(rows: Sequence[Row]) -> str:
 
 
 def skew_rows(rows: Sequence[Row], title: str | None = None) -> Table:
-    """What skew costs: one row a federation, with its loss against training in one place.
+    """What skew costs: one row per federation, with its loss against training in one place.
 
     Args:
         rows: `name`, `emd` (None for training in one place), `accuracy_mean`, `accuracy_std`, `loss`.
@@ -120,11 +122,12 @@ def _rounds(row: Row) -> str:
 
 
 def _needs(row: Row) -> list[str]:
-    settings = row["settings"]
+    population = Recipe.from_mapping(row["settings"]).population
+    held = population.get("hold_out")
     needs = []
-    if settings["hold_out"]:
-        place = "shared with all clients" if settings["share"] else "at the server"
-        needs.append(f"{100 * settings['hold_out']:.3g}% of the data {place}")
+    if held is not None:
+        place = "shared with all clients" if population.get("share") else "at the server"
+        needs.append(f"{100 * held.args['fraction']:.3g}% of the data {place}")
     if row["personal"]:
         needs.append("a validation set on each device")
     return needs

@@ -22,7 +22,7 @@ _COLUMNS = 3  # panels in a row
 
 
 def plot_curves(runs: Mapping[str, Records], path: str | Path, what: str = "accuracy") -> None:
-    """Write a picture of one number over rounds, one line a run.
+    """Write a picture of one number over rounds, one line per run.
 
     Lines differ in colour and in dashes, so that they stay apart in print and for colour-blind readers; the legend
     lists them by their last value.

@@ -1,4 +1,4 @@
-"""Devices in archetypes over rounds: their accuracies, how much these swing, and which models they prefer (fedcd2020)."""
+"""Devices in archetypes over rounds: accuracies, how much these swing, which models they prefer (fedcd2020)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def draw_archetypes(figure: Figure, summary: ItemSummary, results: Results) -> None:
-    """One panel a method, one line an archetype: means over seeds (fedcd2020, figures 1 and 4)."""
+    """One panel per method, one line per archetype: means over seeds (fedcd2020, figures 1 and 4)."""
     plot = summary.item.plot
     assert plot is not None
     drawn = lines(summary, results)
@@ -30,8 +30,8 @@ def draw_archetypes(figure: Figure, summary: ItemSummary, results: Results) -> N
     for axes, line in zip(panels, drawn, strict=True):
         rounds, values = _lists(line.runs, plot.y[0])
         colours = class_colours(values.shape[2])
-        handles = [axes.plot(rounds, values[:, :, k].mean(axis=0), color=colours[k], linestyle=DASHES[k // 5 % 4], linewidth=1.3,
-                             label=str(k))[0]
+        handles = [axes.plot(rounds, values[:, :, k].mean(axis=0), color=colours[k], linestyle=DASHES[k // 5 % 4],
+                             linewidth=1.3, label=str(k))[0]
                    for k in range(values.shape[2])]
         axes.set_title(line.summary.name, fontsize=9.5, color="#333333")
         axes.set_xlabel(plot.x_label)
@@ -39,7 +39,8 @@ def draw_archetypes(figure: Figure, summary: ItemSummary, results: Results) -> N
         percent(axes, plot.y[0])
         _mark_milestones(axes, line.runs[0])
     panels[0].set_ylabel(plot.y_label)
-    figure.legend(handles=handles, title="archetype", loc="outside right upper", frameon=False, fontsize=8.5, alignment="left")
+    figure.legend(handles=handles, title="archetype", loc="outside right upper", frameon=False, fontsize=8.5,
+                  alignment="left")
 
 
 def draw_changes(figure: Figure, summary: ItemSummary, results: Results) -> None:
@@ -78,17 +79,20 @@ def draw_preferences(figure: Figure, summary: ItemSummary, results: Results) -> 
             length = len(list(stretch))
             axes.barh(archetype, length, left=rounds[at] - 0.5, height=0.8, color=colours[model], linewidth=0)
             at += length
-    axes.set(xlabel=plot.x_label, ylabel=plot.y_label, ylim=(chosen.shape[1] - 0.4, -0.6), yticks=range(chosen.shape[1]))
+    axes.set(xlabel=plot.x_label, ylabel=plot.y_label, ylim=(chosen.shape[1] - 0.4, -0.6),
+             yticks=range(chosen.shape[1]))
     axes.grid(visible=False)
     whole_rounds(axes)
     _mark_milestones(axes, run)
     figure.legend(handles=[Patch(color=colours[m], label=str(m)) for m in models], title=f"model (seed {run.seed})",
-                  loc="outside right upper", frameon=False, fontsize=8.5, alignment="left", handlelength=1.0, handleheight=1.0)
+                  loc="outside right upper", frameon=False, fontsize=8.5, alignment="left", handlelength=1.0,
+                  handleheight=1.0)
 
 
 def _lists(runs: Any, key: str) -> tuple[np.ndarray, np.ndarray]:
     """Rounds in which the number is there, and values [run, round, entry]."""
-    kept = [[(r, v) for r, v in zip(run.records["round"], run.records.get(key, ()), strict=False) if v is not None] for run in runs]
+    kept = [[(r, v) for r, v in zip(run.records["round"], run.records.get(key, ()), strict=False) if v is not None]
+            for run in runs]
     return np.array([r for r, _ in kept[0]]), np.array([[v for _, v in mine] for mine in kept])
 
 

@@ -1,4 +1,4 @@
-"""Numbers over rounds: one line a row, one panel a number."""
+"""Numbers over rounds: one line per row, one panel per number."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ def draw_curves(figure: Figure, summary: ItemSummary, results: Results) -> None:
                 handles[at] = curve(axes, rounds, values, **line.style)
         printed = [(line, line.summary.paper.value) for line in drawn if line.summary.paper and _is_level(line, key)]
         for line, value in printed:
-            axes.plot(1.0, value / 100, "o", transform=axes.get_yaxis_transform(), clip_on=False, markersize=6, markerfacecolor="white",
-                      markeredgecolor=line.style["color"], markeredgewidth=1.4, zorder=5)
+            axes.plot(1.0, value / 100, "o", transform=axes.get_yaxis_transform(), clip_on=False, markersize=6,
+                      markerfacecolor="white", markeredgecolor=line.style["color"], markeredgewidth=1.4, zorder=5)
         axes.set(xlabel=plot.x_label, title=key.replace("_", " ") if len(plot.y) > 1 else "")
         axes.title.set(fontsize=9.5, color="#333333")
         if plot.log_x:
@@ -95,7 +95,8 @@ def curve(axes: Axes, rounds: np.ndarray, values: np.ndarray, **style: Any) -> A
     if len(values) > 1:
         some = np.unique(np.linspace(0, len(rounds) - 1, min(len(rounds), _BAND)).round().astype(int))
         spread = values.std(axis=0, ddof=1)
-        axes.fill_between(rounds[some], (mean - spread)[some], (mean + spread)[some], color=style["color"], alpha=0.16, linewidth=0)
+        axes.fill_between(rounds[some], (mean - spread)[some], (mean + spread)[some], color=style["color"], alpha=0.16,
+                          linewidth=0)
     return axes.plot(rounds, mean, linewidth=1.5, marker="o" if len(rounds) == 1 else None, **style)[0]
 
 
@@ -115,4 +116,5 @@ def _is_level(line: Line, key: str) -> bool:
 def _label(line: Line) -> str:
     ours, paper = line.summary.ours.mean, line.summary.paper
     value = "" if ours is None else f"  {ours:.1f}" if line.summary.unit == "%" else f"  {ours:.3g}"
-    return line.summary.name + value + (f" (paper \u25cb {'about ' if paper.about else ''}{paper.value:g})" if paper else "")
+    ring = f" (paper \u25cb {'about ' if paper.about else ''}{paper.value:g})" if paper else ""
+    return line.summary.name + value + ring

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from askew.core.errors import AskewError
-from askew.core.registry import suggest
+from askew.core.errors import AskewError, suggest
 from askew.papers.store import Results
 from askew.papers.summary import ItemSummary
 from askew.report.canvas import check_plot_path, save_figure

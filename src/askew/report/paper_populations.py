@@ -27,7 +27,8 @@ def draw_populations(figure: Figure, summary: ItemSummary, results: Results) -> 
     """A panel for each row, whose name is the population as a recipe writes it; up to 30 clients of seed 0."""
     plot = summary.item.plot
     assert plot is not None
-    source = Source(np.repeat(np.arange(len(CLASSES)), _EACH), len(CLASSES), test_labels=np.repeat(np.arange(len(CLASSES)), _EACH // 5))
+    source = Source(np.repeat(np.arange(len(CLASSES)), _EACH), len(CLASSES),
+                    test_labels=np.repeat(np.arange(len(CLASSES)), _EACH // 5))
     names = [row.name for row in summary.item.rows]
     columns = min(len(names), _COLUMNS)
     figure.set_figheight(0.9 + 2.3 * -(-len(names) // columns))
@@ -36,7 +37,8 @@ def draw_populations(figure: Figure, summary: ItemSummary, results: Results) -> 
         counts = draw(name, source, 0).counts
         shown = np.unique(np.linspace(0, len(counts) - 1, min(len(counts), MOST_BARS)).round().astype(int))
         _bars(axes, skew.class_shares(counts[shown]))
-        axes.set_title(f"{name.replace('clients=', '')}: EMD {skew.mean_emd(counts):.2f}", fontsize=7.5, color="#333333")
+        axes.set_title(f"{name.replace('clients=', '')}: EMD {skew.mean_emd(counts):.2f}", fontsize=7.5,
+                       color="#333333")
         axes.grid(visible=False)
     for axes in panels[len(names):]:
         axes.remove()
@@ -52,7 +54,8 @@ def _bars(axes: Axes, shares: np.ndarray) -> None:
     starts = np.cumsum(shares, axis=1) - shares
     for label, colour in enumerate(class_colours(shares.shape[1])):
         some = np.flatnonzero(shares[:, label])
-        axes.barh(some, shares[some, label], left=starts[some, label], height=0.86, color=colour, edgecolor="white", linewidth=0.3)
+        axes.barh(some, shares[some, label], left=starts[some, label], height=0.86, color=colour, edgecolor="white",
+                  linewidth=0.3)
     axes.set(xlim=(0, 1), ylim=(len(shares) - 0.4, -0.6), yticks=[])
     axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
     axes.spines[["left", "bottom"]].set_visible(False)

@@ -32,7 +32,8 @@ def how_it_was_run(s: ItemSummary, results: Results) -> str:
 
 def _command(s: ItemSummary, runs: Sequence[Run]) -> str:
     """What runs the item again, as most of its runs were."""
-    environment = Counter((str(run.environment.get("device")), str(run.environment.get("precision", "fp32"))) for run in runs)
+    environment = Counter((str(run.environment.get("device")), str(run.environment.get("precision", "fp32")))
+                          for run in runs)
     device, precision = environment.most_common(1)[0][0]
     seeds = len({run.seed for run in runs})
     options = [" --device cuda" * (not device.startswith("cpu")), f" --precision {precision}" * (precision != "fp32"),
@@ -42,7 +43,9 @@ def _command(s: ItemSummary, runs: Sequence[Run]) -> str:
 
 def what_it_takes(s: ItemSummary) -> str:
     """Runs and images to train on."""
-    return f"{len(s.needs)} run{'s' if len(s.needs) != 1 else ''}, {_count(s.images)} images" if s.needs else "nothing to train"
+    if not s.needs:
+        return "nothing to train"
+    return f"{len(s.needs)} run{'s' if len(s.needs) != 1 else ''}, {_count(s.images)} images"
 
 
 def _listed(values: Iterable[object]) -> str:
@@ -50,11 +53,15 @@ def _listed(values: Iterable[object]) -> str:
 
 
 def _time(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def _count(number: int) -> str:
-    return f"{number / 1e9:.1f} billion" if number >= 1e9 else f"{number / 1e6:.0f} million" if number >= 1e7 else f"{number:,}"
+    if number >= 1e9:
+        return f"{number / 1e9:.1f} billion"
+    return f"{number / 1e6:.0f} million" if number >= 1e7 else f"{number:,}"
 
 
 def _short(commit: str | None) -> str:

@@ -1,4 +1,4 @@
-"""A federation as a table in the terminal: a row a client, and the whole in a few lines."""
+"""A federation as a table in the terminal: a row per client, and the whole in a few lines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from askew.report.palette import class_colours
 
 MOST_ROWS = 30
 _BAR = 30  # characters
-_MARKS = string.digits + string.ascii_lowercase + string.ascii_uppercase  # one a class: readable without colour
+_MARKS = string.digits + string.ascii_lowercase + string.ascii_uppercase  # one per class: readable without colour
 
 
 def client_rows(counts: np.ndarray, reference: np.ndarray | None, client_names: Sequence[str], clients: np.ndarray,
@@ -77,7 +77,7 @@ def summary_rows(counts: np.ndarray, reference: np.ndarray | None) -> Table:
     table.add_column()
     table.add_row("clients", f"{facts['clients']:,} with {facts['examples']:,} examples of {facts['classes']} classes")
     table.add_row("sizes", f"{sizes.min():,} to {sizes.max():,}, median {np.median(sizes):,.0f}")
-    table.add_row("classes a client", f"{held.min()} to {held.max()}, mean {held.mean():.1f}")
+    table.add_row("classes per client", f"{held.min()} to {held.max()}, mean {held.mean():.1f}")
     table.add_row("EMD", f"{distances.min():.3f} to {distances.max():.3f}, mean {facts['mean_emd']:.3f}, weighted by "
                          f"examples {facts['weighted_mean_emd']:.3f}")
     table.add_row("", f"(one class only: {facts['largest_emd']:.3g}; by chance alone: {facts['chance_emd']:.3f})")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from askew.core.cohort import Cohort
 from askew.core.compat import tree_map
 from askew.core.pool import PoolState
 from askew.core.probe import Setting
-from askew.core.statistic import Senders, Statistic
+from askew.core.statistic import Senders
 from askew.core.tensors import ModelState, Tree
 from askew.engine.protocol import Chunk, Job, Lane
 from askew.engine.schedule import on_device
@@ -37,17 +37,18 @@ class Gathering:
         entries: the models the round begins with.
         clients: who takes part.
         jobs: who trains which model.
-        needs: cohort statistics to gather.
         memory: what clients remember; written when the round is complete.
     """
 
     def __init__(self, task: Task, setting: Setting, round: int, entries: Mapping[int, GlobalModel], pool_state: PoolState,
-                 clients: Sequence[int], jobs: Sequence[Job], needs: Collection[Statistic], memory: ClientMemory) -> None:
+                 clients: Sequence[int], jobs: Sequence[Job], memory: ClientMemory) -> None:
         self.round, self.entries, self.clients, self.jobs = round, entries, clients, jobs
         self.models = {number: entry.model for number, entry in entries.items()}
         self.cohorts: dict[int, Cohort] = {}
+        self._lengths: dict[int, tuple[list[int], Tensor]] = {}
         self.observed: dict[int, dict[int, Any]] = {}  # model -> probe -> what it gathered
-        self._task, self._setting, self._pool_state, self._needs, self._memory = task, setting, pool_state, needs, memory
+        self.task, self._setting, self._pool_state, self._memory = task, setting, pool_state, memory
+        self._needs = task.server.needs.union(*(probe.needs for probe in task.probes))
         self.remembered: list[tuple[int, list[int], Tree]] = []  # model, clients, their rows
         self._losses: list[Tensor] = []
         self._observers = [(i, probe.observe) for i, probe in enumerate(task.probes) if probe.observe]
@@ -55,9 +56,14 @@ class Gathering:
     @property
     def lane(self) -> Lane:
         """What an engine is to train."""
-        chain = self._task.server
+        chain = self.task.server
         shared = {number: chain.broadcast(entry.chain) for number, entry in self.entries.items()} if chain.broadcasts else {}
-        return Lane(self._task, self.models, self.jobs, self.round, shared, self._memory or None)
+        return Lane(self.task, self.models, self.jobs, self.round, shared, self._memory or None)
+
+    @property
+    def lengths(self) -> dict[int, tuple[list[int], Tensor]]:
+        """Model -> the clients that trained it, sorted, and the lengths of their updates."""
+        return self._lengths or {number: (cohort.clients, cohort.lengths) for number, cohort in self.cohorts.items()}
 
     @property
     def train_loss(self) -> Tensor:
@@ -71,16 +77,29 @@ class Gathering:
             at = [i for i, job in enumerate(chunk.jobs) if job.model == number]
             self._add_to(number, chunk if len(at) == len(chunk.jobs) else chunk.of_rows(at))
 
-    def _add_to(self, number: int, chunk: Chunk) -> None:
-        task, start, clients = self._task, self.models[number], [job.client for job in chunk.jobs]
-        if number not in self.cohorts:
-            self.cohorts[number] = Cohort(start.params, self._needs, start.buffers)
-            self.observed[number] = dict.fromkeys(i for i, _ in self._observers)
+    def take_aggregated(self, chunk: Chunk, lengths: Tensor) -> None:
+        """A chunk that holds all jobs of the one model, from which the server has made a model already."""
+        self._losses.append(chunk.losses)
+        clients = [job.client for job in chunk.jobs]
+        self._lengths[0] = clients, lengths
+        if self._memory:
+            self.remembered.append((0, clients, tree_map(torch.clone, chunk.kept)))
+
+    def senders(self, number: int, chunk: Chunk) -> Senders:
+        """Who sent a chunk, all of it for one model."""
+        task, clients = self.task, [job.client for job in chunk.jobs]
         examples = torch.tensor(task.population.sizes[clients], dtype=torch.float64)
         scores = torch.tensor(task.pool.scores(self._pool_state, number, clients), dtype=torch.float64)
         size = task.recipe.batch_size
         steps = task.recipe.epochs * ((examples / size).ceil() if size else torch.ones_like(examples))
-        senders = Senders(clients, examples, steps, scores, chunk.losses)
+        return Senders(clients, examples, steps, scores, chunk.losses)
+
+    def _add_to(self, number: int, chunk: Chunk) -> None:
+        task, start, clients = self.task, self.models[number], [job.client for job in chunk.jobs]
+        if number not in self.cohorts:
+            self.cohorts[number] = Cohort(start.params, self._needs, start.buffers)
+            self.observed[number] = dict.fromkeys(i for i, _ in self._observers)
+        senders = self.senders(number, chunk)
         self.cohorts[number].add(chunk.message, senders, on_device(task.server.weigh(senders), task.device), chunk.squares)
         if self._memory:
             self.remembered.append((number, clients, tree_map(torch.clone, chunk.kept)))

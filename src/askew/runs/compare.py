@@ -13,11 +13,13 @@ from typing import Any
 from askew.core import registry
 from askew.core.dataset import Dataset
 from askew.core.errors import AskewError, DivergedError
+from askew.core.objective import objective_of
+from askew.core.population_spec import PopulationSpec
 from askew.core.recipe import Recipe
 from askew.core.registry import Spec
 from askew.runs.comparison import Comparison, Contender, Outcome
 from askew.runs.judge import Judge, majority_accuracy
-from askew.rounds.loop import Record
+from askew.rounds.simulation import Record
 from askew.runs.run import resume, run
 from askew.runs.run_folder import RunFolder, describe_environment
 from askew.engine.task import Task, build_task
@@ -98,6 +100,10 @@ def _check(recipes: Mapping[str, Recipe], seeds: Sequence[int], target: float | 
         raise AskewError(f"seeds {list(seeds)} name one twice; the same run again is no further evidence")
     if target is not None and not 0 < target <= 1:
         raise AskewError(f"target must be an accuracy in (0, 1], got {target}")
+    for label, recipe in recipes.items():
+        if (headline := objective_of(recipe).headline) != "accuracy":
+            raise AskewError(f"{label}: methods are compared by accuracy, and {recipe.objective.name} is judged by {headline}; "
+                             "train them with askew sweep")
     if out is not None:
         check_new_folder(Path(out))
 
@@ -124,16 +130,16 @@ def _prepare(recipes: Mapping[str, Recipe], seed: int, device: str,
         # Every run records the accuracy on the whole test set and on the devices; which one counts is decided here.
         recipe = recipes[label].replace(judge="global")
         if judge == "devices" and federation is not None and not task.pool.needs_validation:
-            recipe = _on_same_devices(recipe, federation.recipe.population)
+            recipe = _on_same_devices(recipe, federation.recipe.population.scheme)
         contenders[label] = Contender(label, recipe, personal=task.pool.needs_validation)
     return contenders, judge, majority
 
 
 def _on_same_devices(recipe: Recipe, federation: Spec) -> Recipe:
-    """With a probe, where the recipe's own clients are not exactly the federation's."""
-    if recipe.population == federation and not recipe.hold_out:
+    """With a probe, where the recipe's own clients are not exactly those that the scheme gives."""
+    if recipe.population == PopulationSpec(federation):
         return recipe
-    probe = Spec("askew.runs.judge:accuracy_on_devices_of", {"population": str(federation)})
+    probe = Spec("accuracy_on_devices_of", {"population": str(federation)})
     return recipe.replace(probes=(*recipe.probes, probe))
 
 

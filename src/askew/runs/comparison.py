@@ -13,7 +13,7 @@ import numpy as np
 
 from askew.core.recipe import Recipe
 from askew.runs.judge import Judge, measured
-from askew.rounds.loop import Record
+from askew.rounds.simulation import Record
 
 CEILING_SHARE = 0.95  # the default target: this much of what training in one place reaches (or of the best, without it)
 

@@ -10,9 +10,10 @@ import numpy as np
 from askew.core.dataset import Source
 from askew.core.population import Population
 from askew.core.probe import Probe, Round, Setting
+from askew.core.registry import piece
 from askew.partition import draw
-from askew.engine.evaluate import Verdict, device_accuracies
-from askew.rounds.loop import Record
+from askew.engine.evaluate import Verdict, device_scores
+from askew.rounds.simulation import Record
 
 Judge = Literal["global", "devices"]
 _ON_FEDERATION = "federation_device_accuracy_mean"
@@ -39,6 +40,7 @@ def majority_accuracy(population: Population, test_labels: np.ndarray) -> float:
     return float(np.mean([(test_labels[population.test[k]] == answer).mean() for k, answer in enumerate(answers)]))
 
 
+@piece("probe")
 def accuracy_on_devices_of(population: str) -> Probe:
     """Mean accuracy over the devices of a federation that may be another one than that which trains.
 
@@ -60,6 +62,6 @@ def accuracy_on_devices_of(population: str) -> Probe:
         per_class = np.bincount(labels, weights=right, minlength=len(totals)) / np.maximum(totals, 1)
         verdict = Verdict(float(right.mean()), 0.0, right, per_class)
         choice = np.zeros(drawn[0].num_clients, np.int64)
-        return {_ON_FEDERATION: float(device_accuracies({0: verdict}, choice, drawn[0]).mean())}, state
+        return {_ON_FEDERATION: float(device_scores({0: verdict}, choice, drawn[0]).mean())}, state
 
     return Probe(read)

@@ -29,8 +29,7 @@ def load_recipe(file: Path | None = None, settings: Sequence[str] = (), method: 
             methods = value
     methods = method or methods or []
     # Plain fields are set before the method (it may look at them), arguments of pieces after it (it brings pieces).
-    values |= {key: value for key, value in pairs if key != "method" and "." not in key}
-    recipe = Recipe.from_mapping(values)
+    recipe = Recipe.from_mapping(values).replace(**{key: value for key, value in pairs if key != "method" and "." not in key})
     if not isinstance(methods, str) and not (isinstance(methods, Sequence) and all(isinstance(m, str) for m in methods)):
         raise AskewError(f"method must be the name of a method, or a list of them, not {methods!r}")
     for name in [methods] if isinstance(methods, str) else methods:

@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,11 @@ from torch import Tensor, nn
 
 from askew.core.dataset import Dataset
 from askew.core.errors import AskewError, DivergedError
+from askew.core.objective import Objective, objective_of
 from askew.core.population import Population
 from askew.core.recipe import Recipe
 from askew.engine.choice import make_engine
-from askew.rounds.loop import Record, Simulation
+from askew.rounds.simulation import Record, Simulation
 from askew.runs.run_folder import INTERRUPTED, RunFolder, describe_environment
 from askew.engine.task import build_task
 from askew.engine.threads import use_threads
@@ -30,7 +32,7 @@ class Result:
     """What a run came to.
 
     Args:
-        records: one a round; those of evaluated rounds have `accuracy` and `loss`.
+        records: one per round; those of evaluated rounds have `loss` and the objective's measures (`accuracy`).
         model: the state dict of the model to use.
         interrupted: whether it was stopped before its last round.
         folder: where it was written, if it was.
@@ -44,23 +46,38 @@ class Result:
     folder: Path | None = None
     simulation: Simulation | None = field(default=None, repr=False)
 
+    @cached_property
+    def objective(self) -> Objective:
+        return objective_of(self.recipe)
+
+    @property
+    def headline(self) -> str:
+        """The name of the measure that the run is judged by."""
+        return self.objective.headline
+
     @property
     def evaluations(self) -> list[Record]:
-        return [record for record in self.records if "accuracy" in record]
+        return [record for record in self.records if self.headline in record]
+
+    @property
+    def score(self) -> float:
+        """The headline at the last evaluation."""
+        return float(self.evaluations[-1][self.headline]) if self.evaluations else float("nan")
 
     @property
     def accuracy(self) -> float:
-        """At the last evaluation."""
-        return float(self.evaluations[-1]["accuracy"]) if self.evaluations else float("nan")
+        """At the last evaluation; NaN where the objective has none."""
+        return float(self.evaluations[-1].get("accuracy", "nan")) if self.evaluations else float("nan")
 
     @property
     def best(self) -> Record:
-        """The evaluated round with the highest accuracy."""
-        return max(self.evaluations, key=lambda record: record["accuracy"])
+        """The evaluated round with the best headline."""
+        best = max if self.objective.higher_is_better else min
+        return best(self.evaluations, key=lambda record: record[self.headline])
 
     def rounds_to(self, target: float) -> int | None:
-        """The first round that reached an accuracy."""
-        return next((record["round"] for record in self.evaluations if record["accuracy"] >= target), None)
+        """The first round whose headline was as good as that."""
+        return next((record["round"] for record in self.evaluations if self.objective.reached(record[self.headline], target)), None)
 
     def total(self, name: str) -> float:
         """The sum of a number over all rounds, such as `bytes_up`."""
@@ -233,11 +250,12 @@ def _write_end(simulation: Simulation, folder: RunFolder, records: list[Record],
             folder.save_weights(f"training{suffix}", simulation.task.state_dict(entry.model))
             written.add(f"training{suffix}")
     folder.drop_other_weights(written)  # of models that have died since an interruption
-    evaluated = [record for record in records if "accuracy" in record]
+    headline, best = simulation.task.objective.headline, max if simulation.task.objective.higher_is_better else min
+    evaluated = [record for record in records if headline in record]
     last = evaluated[-1] if evaluated else {}
     summary: dict[str, Any] = {
-        "name": simulation.task.recipe.name, "accuracy": last.get("accuracy"), "loss": last.get("loss"),
-        "best_accuracy": max((r["accuracy"] for r in evaluated), default=None), "rounds": simulation.round,
+        "name": simulation.task.recipe.name, headline: last.get(headline), "loss": last.get("loss"),
+        f"best_{headline}": best((r[headline] for r in evaluated), default=None), "rounds": simulation.round,
         "seed": simulation.task.recipe.seed, "seconds": round(seconds, 3), "stopped": stopped,
         "bytes_up": sum(r["bytes_up"] for r in records), "bytes_down": sum(r["bytes_down"] for r in records),
         "population": dict(simulation.task.population.describe()),

@@ -22,6 +22,7 @@ from askew.core.recipe import Recipe
 from askew.engine.threads import allowed_threads
 
 RECIPE, METRICS, SUMMARY, ENVIRONMENT, CHECKPOINT = "recipe.toml", "metrics.jsonl", "summary.json", "environment.json", "checkpoint.pt"
+MEMORY = "memory"  # a folder: what clients remember
 INTERRUPTED = "interrupted"  # in a summary: why a run stopped that can be gone on with
 
 
@@ -95,10 +96,27 @@ class RunFolder:
         (self.path / METRICS).write_text("".join(json.dumps(record) + "\n" for record in records))
 
     def save_checkpoint(self, state: Mapping[str, Any]) -> None:
-        """Written beside the old one, then renamed: an interruption leaves one of them whole."""
-        fresh = self.path / (CHECKPOINT + ".new")
-        torch.save(dict(state), fresh)
+        """Written beside the old one, then renamed: an interruption leaves one of them whole.
+
+        What clients remember lies in files of its own, of which only those are written that have changed.
+        """
+        fresh, state = self.path / (CHECKPOINT + ".new"), dict(state)
+        files: dict[int, str] = {}
+        if memory := state.get("memory"):
+            (self.path / MEMORY).mkdir(exist_ok=True)
+            files = {n: f"{n}-{shard['version']}.pt" for n, shard in memory["shards"].items()}
+            for n, shard in memory["shards"].items():
+                if not (self.path / MEMORY / files[n]).is_file():
+                    aside = self.path / MEMORY / f"{files[n]}.new"
+                    torch.save([v.cpu().clone() for v in shard["rows"]], aside)
+                    aside.replace(self.path / MEMORY / files[n])
+            versions = {n: shard["version"] for n, shard in memory["shards"].items()}
+            state["memory"] = {"place": memory["place"], "versions": versions}
+        torch.save(state, fresh)
         fresh.replace(self.path / CHECKPOINT)
+        for old in (self.path / MEMORY).glob("*"):
+            if old.name not in files.values():
+                old.unlink()
 
     def load_checkpoint(self) -> dict[str, Any]:
         path = self.path / CHECKPOINT
@@ -107,6 +125,11 @@ class RunFolder:
                 raise AskewError(f"{str(self.path)!r} has no checkpoint: the run is finished")
             raise AskewError(f"{str(self.path)!r} was stopped before its first checkpoint; run it again with --overwrite")
         state: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")
+        if memory := state.get("memory"):
+            rows = {n: torch.load(self.path / MEMORY / f"{n}-{version}.pt", weights_only=True, map_location="cpu")
+                    for n, version in memory["versions"].items()}
+            state["memory"] = {"place": memory["place"], "shards": {n: {"version": version, "rows": rows[n]}
+                                                                     for n, version in memory["versions"].items()}}
         self.rewrite(record for record in self.records() if record["round"] <= state["round"])
         return state
 
@@ -132,6 +155,7 @@ class RunFolder:
 
     def drop_checkpoint(self) -> None:
         (self.path / CHECKPOINT).unlink(missing_ok=True)
+        shutil.rmtree(self.path / MEMORY, ignore_errors=True)
 
     def save_weights(self, name: str, tensors: Mapping[str, Tensor]) -> None:
         save_file({key: v.detach().cpu().contiguous() for key, v in tensors.items()}, self.path / f"{name}.safetensors")

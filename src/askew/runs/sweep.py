@@ -21,10 +21,11 @@ from askew.core.dataset import Dataset
 from askew.core.errors import AskewError, DivergedError
 from askew.core.tensors import ModelState
 from askew.core.recipe import Recipe
-from askew.core.registry import build
+from askew.core.registry import build, without_numbers
 from askew.runs import run
 from askew.engine.choice import choose, make_engine
-from askew.rounds.loop import Launched, Record, Simulation
+from askew.rounds.round import one_round
+from askew.rounds.simulation import Launched, Record, Simulation
 from askew.runs.run import Result, Running, types_of, was_compiled
 from askew.runs.run_folder import INTERRUPTED, RunFolder, describe_environment
 from askew.engine.protocol import Engine
@@ -256,10 +257,8 @@ def _launch(simulations: Mapping[int, Simulation], engine: Engine, behind: Mappi
     """Hand a round of each to the device, all at the same one; `behind` are the rounds before them if they are not complete yet."""
     with use_threads(max(simulation.threads.training for simulation in simulations.values())):
         gatherings = {i: simulation.begin(behind[i] if behind else None) for i, simulation in simulations.items()}
-        numbers = list(simulations)
-        for lane, chunk in engine.train([gathering.lane for gathering in gatherings.values()]):
-            gatherings[numbers[lane]].add(chunk)
-        return {i: simulation.aggregate(gatherings[i]) for i, simulation in simulations.items()}
+        made = one_round(list(gatherings.values()), engine)
+        return {i: simulations[i].launched(gathering, after) for (i, gathering), after in zip(gatherings.items(), made, strict=True)}
 
 
 def _engines(asked: str, tasks: Mapping[int, Task], kept: Mapping[int, RunFolder]) -> dict[str, list[int]]:
@@ -284,6 +283,5 @@ def _alike(numbers: Sequence[int], tasks: Mapping[int, Task]) -> list[list[int]]
 
 def _shape(recipe: Recipe) -> Any:
     """What must be equal for recipes to train together; numbers in the local step may differ."""
-    step = [(spec.name, [(name, None if isinstance(value, float) else repr(value)) for name, value in spec.args.items()])
-            for spec in recipe.step]
-    return repr((recipe.data, recipe.preprocess, recipe.model, recipe.epochs, recipe.batch_size, step, recipe.upload))
+    client = [without_numbers(spec) for spec in recipe.client_specs]
+    return repr((recipe.data, recipe.preprocess, recipe.model, recipe.epochs, recipe.batch_size, client, recipe.objective))

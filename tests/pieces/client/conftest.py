@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 import torch
+from askew.core.transform import Context, Params
 
 from askew.core import rng
-from askew.core.transform import Context, Params
 
 
 def _tensors(values: Sequence[float]) -> Params:

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from askew.core.transform import Context
 from scipy import stats
 
 import askew
 from askew.core import rng
-from askew.core.transform import Context
 from askew.pieces.client import add_gradient_noise
 
 

@@ -3,10 +3,10 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from askew.core.transform import chain
 
 import askew
 from askew.core import rng
-from askew.core.transform import chain
 from askew.engine.local import batches, train_locally
 from askew.engine.task import build_task, initial_model
 from askew.pieces.client import add_proximal, sgd
@@ -27,7 +27,7 @@ def test_the_steps_are_those_of_autograd_on_the_loss_with_the_penalty():
     start, mine, stream = initial_model(task), task.indices_of(2)[:30], rng.key(0, "client", 0, 2)
 
     def ours(step):
-        trained, _ = train_locally(task.module, start, task.data.train, mine, step, task.prepare, epochs=1,
+        trained, _ = train_locally(task.module, start, task.data.train, mine, step, task.prepare, task.objective, epochs=1,
                                    batch_size=10, stream=stream, round=0)
         return trained.params
 

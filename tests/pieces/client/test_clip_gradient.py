@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from askew.core.transform import Context
 
 import askew
 from askew.core import rng
-from askew.core.transform import Context
 from askew.pieces.client import clip_gradient
 
 

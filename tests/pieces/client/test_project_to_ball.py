@@ -2,12 +2,12 @@
 
 import pytest
 import torch
+from askew.core.transform import Context
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import askew
 from askew.core import rng
-from askew.core.transform import Context
 from askew.engine.protocol import Job, Lane
 from askew.engine.sequential import Sequential
 from askew.engine.task import build_task, initial_model

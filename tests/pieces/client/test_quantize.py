@@ -2,12 +2,12 @@
 
 import pytest
 import torch
+from askew.core.transform import Context, num_bytes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import askew
 from askew.core import rng
-from askew.core.transform import Context, num_bytes
 from askew.pieces.client import quantize
 from askew.pieces.methods import fedcd
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from askew.core.transform import Context, Plan, chain
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import askew
 from askew.core import registry, rng
-from askew.core.transform import Context, Plan, chain
 from askew.engine.choice import make_engine
 from askew.engine.protocol import Job, Lane
 from askew.engine.sequential import Sequential
@@ -18,7 +18,8 @@ from askew.engine.vectorised import Vectorised
 from askew.pieces.client import quantize, quantize_at_random
 
 ROUNDINGS = 20_000
-NETWORKS = {"dense": {}, "convolutions and batch norm": {"model": "fednnnn_cifar_cnn()", "hold_out": 0.8, "step": "sgd(lr=0.001)"}}
+NETWORKS = {"dense": {}, "convolutions and batch norm": {
+    "model": "fednnnn_cifar_cnn()", "population": "shards(clients=10, shards_per_client=2) + hold_out(0.8)", "step": "sgd(lr=0.001)"}}
 
 
 def drawn(bits, params, u, number=ROUNDINGS):

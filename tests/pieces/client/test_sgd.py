@@ -2,11 +2,12 @@
 
 import pytest
 import torch
+from askew.core.transform import Context, add, chain
 
 import askew
 from askew.core import registry, rng
-from askew.core.transform import Context, add, chain
 from askew.pieces.client import sgd
+from askew.pieces.schedule import decay, drops
 
 
 def test_the_plain_step_by_hand(client, act):
@@ -41,16 +42,16 @@ def test_nesterov_by_hand(client):
 
 def test_the_rate_decays_by_the_round_not_by_the_step(client, act):
     """lr 0.4, decay 0.5: rates 0.4, 0.2, 0.1 in rounds 1, 2, 3."""
-    rates = [act(sgd(0.4, lr_decay=0.5), (-1,), client(round=completed))[0] for completed in range(3)]
+    rates = [act(sgd(decay(0.4, 0.5)), (-1,), client(round=completed))[0] for completed in range(3)]
     assert rates == pytest.approx([0.4, 0.2, 0.1])
 
 
 def test_the_rate_drops_after_the_named_rounds(client, act):
     """Drops after rounds 2 and 3, by 0.1 each: rounds 1 and 2 have 1, round 3 has 0.1, round 4 has 0.01."""
-    piece = sgd(1.0, lr_drops=[2, 3])
+    piece = sgd(drops(1.0, at=[2, 3]))
     rates = [act(piece, (-1,), client(round=completed))[0] for completed in range(4)]
     assert rates == pytest.approx([1.0, 1.0, 0.1, 0.01])
-    assert act(sgd(1.0, lr_drops=[1], lr_drop=0.5), (-1,), client(round=1))[0] == 0.5
+    assert act(sgd(drops(1.0, at=[1], factor=0.5)), (-1,), client(round=1))[0] == 0.5
 
 
 @pytest.mark.parametrize("settings", [
@@ -79,17 +80,17 @@ def test_twenty_steps_equal_torch_optim_sgd(settings):
     ({"lr": -1.0}, "sgd: lr must not be negative, got -1.0"),
     ({"weight_decay": -0.1}, "sgd: weight_decay must not be negative"),
     ({"momentum": 1.0}, r"sgd: momentum must be in \[0, 1\), got 1.0"),
-    ({"lr_decay": 0.0}, r"sgd: lr_decay must be in \(0, 1\], got 0.0"),
+    ({"lr": "decay(0.1, 0.0)"}, r"decay: factor must be in \(0, 1\], got 0.0"),
     ({"nesterov": True}, "sgd: nesterov=True needs a momentum above 0"),
-    ({"lr": "fast"}, "sgd: lr must be float, not 'fast'"),
+    ({"lr": "fast"}, "sgd: lr must be float or a schedule, not 'fast'"),
 ])
 def test_values_out_of_range_are_refused(arguments, message):
     with pytest.raises(askew.AskewError, match=message):
         sgd(**arguments)
 
 
-@pytest.mark.parametrize("arguments", ["lr=0.1", "lr=0.1, weight_decay=0.5", "lr=0.1, lr_decay=0.5, weight_decay=0.01",
-                                       "lr=0.1, lr_drops=[1]"])
+@pytest.mark.parametrize("arguments", ["lr=0.1", "lr=0.1, weight_decay=0.5", "lr=decay(0.1, 0.5), weight_decay=0.01",
+                                       "lr=drops(0.1, at=[1])"])
 def test_in_place_is_the_same_step(arguments):
     step = registry.build("client", f"sgd({arguments})")
     w, g = {"a": torch.tensor([2.0, -1.0]), "b": torch.tensor([[0.5]])}, {"a": torch.tensor([1.0, 3.0]), "b": torch.tensor([[-2.0]])}

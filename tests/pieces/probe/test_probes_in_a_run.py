@@ -15,7 +15,7 @@ from askew.engine.sequential import Sequential
 from askew.engine.task import build_task
 from askew.engine.vectorised import Vectorised
 from askew.pieces.methods import fedcd, fednnnn
-from askew.rounds.loop import Simulation
+from askew.rounds.simulation import Simulation
 
 PROBES = ("update_norms()", "weight_divergence()", "sign_cancellation()", "hypothesis_conflicts(inputs=50)")
 KEYS = {"N", "E", "N/E", "server_step", "integral_N", "weight_divergence", "no_sign_agreement", "signs_cancel",

@@ -1,10 +1,10 @@
 """Shares of coordinates by hand, and what theory says of them on the digits."""
 
 import pytest
+from askew.core.transform import Context
 
 import askew
 from askew.core.errors import AskewError
-from askew.core.transform import Context
 from askew.pieces.probe import sign_cancellation
 from askew.pieces.server import mask_by_sign_agreement, mean
 

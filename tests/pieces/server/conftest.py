@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 import torch
+from askew.core.transform import Context, Params
 
 from askew.core import rng
 from askew.core.cohort import Cohort
-from askew.core.transform import Context, Params
 
 
 def vector(*values: float) -> Params:

@@ -4,11 +4,11 @@ import json
 
 import pytest
 import torch
+from askew.core.transform import add, chain
 from safetensors.torch import load_file
 
 import askew
 from askew.core.probe import ModelState
-from askew.core.transform import add, chain
 from askew.engine.protocol import Job, Lane
 from askew.engine.sequential import Sequential
 from askew.engine.task import build_task
@@ -42,7 +42,7 @@ def test_the_average_is_evaluated_and_saved_and_training_goes_on_from_the_other(
     task = build_task(recipe)
     judged = task.evaluate(ModelState(model))
     other = task.evaluate(ModelState(training))
-    assert result.records[-1]["accuracy"] == judged.accuracy
+    assert result.records[-1]["accuracy"] == judged.score
     assert result.records[-1]["loss"] == judged.loss != other.loss
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["loss"] == judged.loss
     assert all(torch.equal(result.model[name], model[name]) for name in model)

@@ -2,17 +2,17 @@
 
 import pytest
 import torch
+from askew.core.transform import Context, Transform, add, chain
 from torch import nn
 
 import askew
 from askew.core import registry
 from askew.core.population import Ownership, Population
-from askew.core.transform import Context, Transform, add, chain
 from askew.engine.choice import ENGINES
 from askew.engine.task import build_task
 from askew.pieces.methods import fednnnn
 from askew.pieces.server import evaluate_average, mean, momentum, rescale_to_mean_norm, scale
-from askew.rounds.loop import Simulation
+from askew.rounds.simulation import Simulation
 
 
 def rounds(piece, server, updates_of_rounds, w=(0.0, 0.0)):

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from askew.core.transform import Plan, chain
 
 import askew
-from askew.core.transform import Plan, chain
 from askew.pieces.server import mask_by_sign_agreement, mean, train_on_server
 
 # Sign sums of these three clients: (3, 1, -1, -3, 0); means: (2, 1/3, -1/3, -2, 0).

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from askew.core.transform import chain
 
 import askew
-from askew.core.transform import chain
 from askew.pieces.server import mean, scale
 
 EXAMPLES, SCORES = torch.tensor([10.0, 20.0]), torch.tensor([0.9, 0.1])

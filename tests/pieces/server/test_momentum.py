@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
+from askew.core.transform import add, chain
 
 import askew
-from askew.core.transform import add, chain
 from askew.pieces.server import mean, momentum, scale
 
 

@@ -2,13 +2,13 @@
 
 import pytest
 import torch
+from askew.core.transform import Context
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import askew
 from askew.core import rng
 from askew.core.cohort import Cohort
-from askew.core.transform import Context
 from askew.pieces.server import rescale_to_mean_norm
 
 

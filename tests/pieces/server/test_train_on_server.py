@@ -3,10 +3,10 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from askew.core.transform import Plan, chain
 
 import askew
 from askew.core import rng
-from askew.core.transform import Plan, chain
 from askew.engine.local import batches
 from askew.engine.task import build_task
 from askew.pieces.server import evaluate_average, mean, train_on_server
@@ -29,7 +29,7 @@ def test_the_update_ends_where_the_training_ended(server):
 def test_a_round_is_the_average_fine_tuned_with_plain_torch_sgd():
     """The model after a round equals torch.optim.SGD from the plain average on the held-out examples: 2 epochs, in
     the order of the server's stream, with the clients' rate and weight decay but without their proximal term."""
-    base = askew.Recipe(hold_out=0.05, rounds=1, batch_size=16,
+    base = askew.Recipe(population="shards(clients=10, shards_per_client=2) + hold_out(0.05)", rounds=1, batch_size=16,
                         step=["add_proximal(0.5)", "sgd(lr=0.2, weight_decay=0.01)"])
     average = askew.run(base)
     task = build_task(base)
@@ -50,7 +50,7 @@ def test_a_round_is_the_average_fine_tuned_with_plain_torch_sgd():
 
 
 def test_without_examples_at_the_server_it_is_refused():
-    with pytest.raises(askew.AskewError, match="train_on_server needs examples at the server; set hold_out"):
+    with pytest.raises(askew.AskewError, match=r"train_on_server needs examples at the server; write population = .* hold_out"):
         chain(mean(), train_on_server()).check(Plan(cohort_size=2, server_examples=0))
     with pytest.raises(askew.AskewError, match="epochs must be at least 1, got 0"):
         train_on_server(0)

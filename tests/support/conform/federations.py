@@ -16,7 +16,7 @@ def of_sizes(data: Dataset, sizes: Sequence[int], seed: int = 0) -> Population:
     assert sum(sizes) <= len(order), f"{sum(sizes)} examples wanted, {len(order)} there"
     ends = np.cumsum(sizes)
     parts = [order[end - size : end] for size, end in zip(sizes, ends, strict=True)]
-    return Population.of(Ownership.of(parts), data.train.y.numpy(), data.num_classes)
+    return Population.of(Ownership.of(parts), data.labels_of(data.train), data.num_classes)
 
 
 # Examples of each client, B, E, and other settings of the recipe. With BatchNorm no batch has one example.

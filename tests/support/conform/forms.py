@@ -19,7 +19,7 @@ from askew.engine.protocol import Engine, Job, Lane
 from askew.engine.sequential import Sequential
 from askew.engine.task import Task, initial_model
 from askew.engine.vectorised import Vectorised
-from askew.rounds.loop import Simulation
+from askew.rounds.simulation import Simulation
 
 LONG = os.environ.get("ASKEW_LONG") == "1"  # the long run: 200 random cases in place of 20, everything compiled
 COMPILES = shutil.which("g++") is not None and (Path(sysconfig.get_paths()["include"]) / "Python.h").is_file()

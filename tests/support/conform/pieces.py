@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
+from askew.core.transform import Context, Params, State, Transform
 from torch import Tensor, nn
 
 import askew
 from askew.core import registry
 from askew.core.recipe import Recipe
 from askew.core.registry import piece
-from askew.core.transform import Context, Params, State, Transform
 from askew.pieces.methods import fedcd, fednnnn, ozdayi_combination, projected
 
 # kind -> name -> calls to try. A new piece joins by one line here; `{files}` is a folder of small files (see `loaders`).
@@ -39,6 +39,12 @@ PIECES: dict[str, dict[str, list[str]]] = {
         "power_law": ["power_law(clients=5)", "power_law(clients=5, exponent=0.7, classes=3, min_examples=2)"],
         "shards": ["shards(clients=5, shards_per_client=2)", "shards(clients=5, shards_per_client=2, distinct=True)"],
     },
+    "combinator": {
+        "hold_out": ["hold_out(0.2)", "hold_out(0.2, use=50)"],
+        "share": ["share(0.5)"],
+        "subset": ["subset(0.3)"],
+        "validation": ["validation(0.2)"],
+    },
     "preprocess": {
         "normalise": ["normalise()", "normalise(mean=0.5, std=0.25)"],
         "random_crop": ["random_crop(padding=1)"],
@@ -62,8 +68,14 @@ PIECES: dict[str, dict[str, list[str]]] = {
         "clip_gradient": ["clip_gradient(length=0.5)", "clip_gradient(length=inf)"],
         "project_to_ball": ["project_to_ball(radius=1.0)", "project_to_ball(radius=1.0, centre='start')",
                             "project_to_ball(radius=inf)"],
-        "sgd": ["sgd(lr=0.1)", "sgd(lr=0.1, momentum=0.9, weight_decay=0.01, lr_decay=0.9, lr_drops=[1, 2])",
+        "sgd": ["sgd(lr=0.1)", "sgd(lr=drops(decay(0.1, 0.9), at=[1, 2]), momentum=0.9, weight_decay=0.01)",
                 "sgd(lr=0.1, momentum=0.9, nesterov=True)"],
+    },
+    "schedule": {
+        "cosine": ["cosine(0.1, rounds=2)", "cosine(0.2, rounds=4, end=0.05)"],
+        "decay": ["decay(0.1, 0.5)"],
+        "drops": ["drops(0.1, at=[1])", "drops(decay(0.1, 0.5), at=[1, 2], factor=0.3)"],
+        "linear_warm_up": ["linear_warm_up(0.1, rounds=2)", "linear_warm_up(decay(0.1, 0.5), rounds=2)"],
     },
     "upload": {"quantize": ["quantize(bits=4)", "quantize(bits=4, what='update')", "quantize(bits=32)"],
                "quantize_at_random": ["quantize_at_random(bits=4)", "quantize_at_random(bits=32)"]},
@@ -84,7 +96,14 @@ PIECES: dict[str, dict[str, list[str]]] = {
         "random": ["random()"],
         "warm_up": ["warm_up(until=1.0, epochs=2)", "warm_up(until=0.5, epochs=3, on='everyone', batch_size=64)"],
     },
+    "objective": {  # each with data of its own in `objectives.py`
+        "binary_cross_entropy": ["binary_cross_entropy()"],
+        "cross_entropy": ["cross_entropy()", "cross_entropy(label_smoothing=0.1)"],
+        "mean_squared_error": ["mean_squared_error()"],
+        "next_token": ["next_token()", "next_token(ignore=0)"],
+    },
     "probe": {
+        "accuracy_on_devices_of": ["accuracy_on_devices_of(population='iid(clients=3)')"],
         "hypothesis_conflicts": ["hypothesis_conflicts(inputs=50)"],
         "sign_cancellation": ["sign_cancellation()", "sign_cancellation(theta=2.0, per='layer')"],
         "update_norms": ["update_norms()", "update_norms(per='layer')"],
@@ -180,7 +199,7 @@ RECIPES = {
     "one client": (UNEQUAL.replace(population="pooled()", batch_size=100), None),
     "client momentum, decay, proximal term": (
         UNEQUAL.replace(step=["add_proximal(0.1)",
-                              "sgd(lr=0.1, momentum=0.9, weight_decay=0.01, lr_decay=0.9, lr_drops=[2])"]), None),
+                              "sgd(lr=drops(decay(0.1, 0.9), at=[2]), momentum=0.9, weight_decay=0.01)"]), None),
     "clipped gradients, momentum": (UNEQUAL.replace(step=["clip_gradient(0.5)", "sgd(lr=0.05, momentum=0.9, nesterov=True)"]), None),
     "projection and noise": (projected(UNEQUAL, radius=3.0, noise=0.01), None),
     "projection around the start": (projected(UNEQUAL, radius=0.5, centre="start"), None),
@@ -202,13 +221,15 @@ RECIPES = {
 
 def recipe_with(kind: str, call: str) -> Recipe:
     """Two rounds of a small recipe that has this piece in its place."""
-    base = UNEQUAL.replace(rounds=2, hold_out=0.2)
+    base = UNEQUAL.replace(rounds=2, population=UNEQUAL.population + "hold_out(0.2)")
     if kind == "preprocess":
         return base.replace(preprocess=[call], model="small_cnn()")
     if kind == "client":
         place = registry.build(kind, call).acts_on
         sgd = "sgd(lr=0.1)"
         return base.replace(step={"raw": [call, sgd], "source": [call], "update": [sgd, call]}[place])
+    if kind == "schedule":
+        return base.replace(step=[f"sgd(lr={call})"])
     if kind == "server" and call.startswith("mean("):
         return fedcd(base, milestones=[1], bits=16).replace(server=[call]) if "score" in call else base.replace(server=[call])
     if kind == "server":
@@ -216,10 +237,10 @@ def recipe_with(kind: str, call: str) -> Recipe:
     if kind == "upload":
         return base.replace(upload=[call])
     if kind == "pool":
-        return base.replace(pool=call, validation=0.2)
+        return base.replace(pool=call, population=base.population + "validation(0.2)")
     if kind == "start":
         return base.replace(start=call)
     if kind == "probe":
         return base.replace(probes=[call])
     assert kind == "method", kind
-    return registry.build(kind, call, base=base.replace(hold_out=0.0))
+    return registry.build(kind, call, base=base.replace(population=UNEQUAL.population))

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import combinations, pairwise
 
 from askew.core.recipe import Recipe
-from askew.papers.item import Claim, Item, Plot, Row
+from askew.papers.item import Builders, Claim, Item, Plot, Row
 from askew.pieces.methods import centralised, data_sharing
 
 PAPER = "zhao2018"
@@ -48,7 +48,7 @@ class _Task:
 
 
 def _base(data: str, model: str, lr: float, decay: float, batch_size: int, preprocess: tuple[str, ...] = ()) -> Recipe:
-    return Recipe(data=data, preprocess=preprocess, model=model, population=IID, step=(f"sgd(lr={lr}, lr_decay={decay})",),
+    return Recipe(data=data, preprocess=preprocess, model=model, population=IID, step=(f"sgd(lr=decay({lr}, {decay}))",),
                   epochs=1, batch_size=batch_size, rounds=500, evaluate_every=5)
 
 
@@ -71,13 +71,13 @@ NOTES = ("Non-IID clients hold whole classes (1) or halves of two (2), all examp
          "Accuracy after the last round.")
 
 
-@cache
-def items() -> tuple[Item, ...]:
+def items() -> Builders:
     """Every table and figure but the illustrations (figures 3 and 6)."""
-    found: list[Item] = []
-    for make in (_table1, _table2, _table3, _figure1, _figure2, _figure4):
-        found += [make(key, task) for key, task in TASKS.items()]
-    return (*found, _figure5(), _figure7a(), _figure7b(), *(_figure8(key, task) for key, task in TASKS.items()))
+    panels = {f"{number}-{key}": partial(make, key, task)
+              for number, make in (("table1", _table1), ("table2", _table2), ("table3", _table3), ("figure1", _figure1),
+                                   ("figure2", _figure2), ("figure4", _figure4)) for key, task in TASKS.items()}
+    return {**panels, "figure5": _figure5, "figure7a": _figure7a, "figure7b": _figure7b,
+            **{f"figure8-{key}": partial(_figure8, key, task) for key, task in TASKS.items()}}
 
 
 @cache
@@ -109,9 +109,8 @@ def quick(recipe: Recipe) -> Recipe:
     rounds, start = min(recipe.rounds, 10), recipe.start
     if start.name == "warm_up":
         start = start.with_args(epochs=1, batch_size=50) if start.args.get("on") == "everyone" else start.with_args(epochs=5)
-    # Nobody looks at the validation sets; they are how a recipe leaves examples out.
-    return recipe.replace(validation=1 - 1 / part, batch_size=recipe.batch_size // (1 if small else part), rounds=rounds,
-                          evaluate_every=max(1, rounds // 2), start=start)
+    return recipe.replace(population=recipe.population + f"subset({1 / part})", batch_size=recipe.batch_size // (1 if small else part),
+                          rounds=rounds, evaluate_every=max(1, rounds // 2), start=start)
 
 
 def _item(key: str, title: str, rows: tuple[Row, ...], *, claims: tuple[Claim, ...] = (), plot: Plot | None = None,
@@ -290,7 +289,7 @@ def _first_round(recipe: Recipe) -> Recipe:
 
 def _shared(beta: float, alpha: float = 100, warm_up_until: float = 0.0) -> Recipe:
     """D: 40,000 images, one class a client; G: beta percent of D out of the other 10,000, of which each client gets alpha."""
-    base = TASKS["cifar10"].base.replace(population=ONE_CLASS, hold_out=0.2, hold_out_use=round(beta / 100 * 40_000), rounds=300,
+    base = TASKS["cifar10"].base.replace(population=f"{ONE_CLASS} + hold_out(0.2, use={round(beta / 100 * 40_000)})", rounds=300,
                                          name=f"sharing beta={beta:g}% alpha={alpha:g}%")
     recipe = data_sharing(base, alpha=alpha / 100, warm_up_until=warm_up_until).replace(name=base.name)
     return recipe.with_setting("warm_up.epochs", 200) if warm_up_until else recipe

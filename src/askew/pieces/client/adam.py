@@ -55,4 +55,4 @@ def adam(lr: NonNegative = 1e-3, beta1: Decay = 0.9, beta2: Decay = 0.999, epsil
     def end(message: Message, state: Tree, kept: Tree, ctx: ClientContext) -> tuple[Message, Tree]:
         return message, state if keep_state else kept
 
-    return Optimiser(update, keep, begin=begin, end=end)
+    return Optimiser(update, keep, begin=begin, end=end) if keep_state else Optimiser(update, begin=begin)

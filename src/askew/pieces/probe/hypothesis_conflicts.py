@@ -46,6 +46,11 @@ def hypothesis_conflicts(inputs: int = 500) -> Probe:
     if inputs < 1:
         raise AskewError(f"hypothesis_conflicts: inputs must be at least 1, got {inputs}")
 
+    def init(setting: Setting) -> None:
+        if setting.data.targets != "classes":
+            raise AskewError(f"hypothesis_conflicts: models vote for classes, and {setting.data.name} has {setting.data.targets}; "
+                             "leave this probe out")
+
     def observe(setting: Setting, model: ModelState, gathered: dict[str, Tensor] | None) -> dict[str, Tensor]:
         classes = setting.data.num_classes
         if gathered is None:
@@ -62,7 +67,7 @@ def hypothesis_conflicts(inputs: int = 500) -> Probe:
         any_ = (votes.max(dim=1).values < clients).to(torch.float64)
         return to_numbers({"conflicts_any": any_.mean(), "conflicts_pair": pair.mean()}), state
 
-    return Probe(read, observe=observe)
+    return Probe(read, init, observe=observe)
 
 
 def _held_out(setting: Setting, inputs: int) -> Tensor:

@@ -34,6 +34,6 @@ def mean_per_step(momentum: Decay = 0.0) -> Aggregator:
 
     def update(u: Params, state: Tree, ctx: ServerContext) -> tuple[Params, Tree]:
         direction, walk = ctx.cohort[statistic]
-        return {name: walk * v for name, v in direction.items()}, state
+        return {name: walk.to(v.device) * v for name, v in direction.items()}, state
 
     return Aggregator(update, needs=[statistic])

@@ -11,7 +11,7 @@ import torch
 from askew.core.bounds import Decay
 from askew.core.registry import piece
 from askew.core.server_piece import ServerContext, ServerPiece
-from askew.core.tensors import Params, Tree
+from askew.core.tensors import Params, Tree, add, times
 
 
 @piece("server")
@@ -41,12 +41,11 @@ def momentum(beta: Decay = 0.9, nesterov: bool = False) -> ServerPiece:
         return {name: torch.zeros_like(v) for name, v in params.items()}
 
     def update(u: Params, state: Tree, ctx: ServerContext) -> tuple[Params, Tree]:
-        own = list(u.values())
-        v = torch._foreach_add(torch._foreach_mul([state[name] for name in u], beta), own)
-        ahead = torch._foreach_add(torch._foreach_mul(v, beta), own) if nesterov else v
+        v = add(times(state, beta), u)
+        ahead = add(times(v, beta), u) if nesterov else v
         if ctx.still is not None:
-            ahead = tuple(torch.where(ctx.still[name], 0.0, step) for name, step in zip(u, ahead, strict=True))
-            v = tuple(torch.where(ctx.still[name], state[name], new) for name, new in zip(u, v, strict=True))
-        return dict(zip(u, ahead, strict=True)), dict(zip(u, v, strict=True))
+            ahead = {name: torch.where(ctx.still[name], 0.0, step) for name, step in ahead.items()}
+            v = {name: torch.where(ctx.still[name], state[name], new) for name, new in v.items()}
+        return ahead, v
 
     return ServerPiece(update, init)

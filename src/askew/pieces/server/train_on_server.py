@@ -19,7 +19,7 @@ def train_on_server(epochs: Count = 1) -> ServerPiece:
     """u <- T(w + u) - w, where T trains for some epochs on the server's examples.
 
     T uses the clients' optimiser (rate, momentum, weight decay) and batch size, without their other pieces. The
-    server's examples are what `hold_out` in the recipe keeps back.
+    server's examples are what `hold_out` in the recipe's population keeps back.
 
     Args:
         epochs: passes over the server's examples in each round.
@@ -33,7 +33,7 @@ def train_on_server(epochs: Count = 1) -> ServerPiece:
     """
     def check(plan: Plan) -> None:
         if plan.server_examples == 0:
-            raise AskewError("server: train_on_server needs examples at the server; set hold_out = 0.05, say")
+            raise AskewError("server: train_on_server needs examples at the server; write population = '... + hold_out(0.05)', say")
 
     def update(u: Params, state: Tree, ctx: ServerContext) -> tuple[Params, Tree]:
         return subtract(ctx.train(add(ctx.params, u), epochs), ctx.params), state

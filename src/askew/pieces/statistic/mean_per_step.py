@@ -36,10 +36,10 @@ class MeanPerStep(Statistic):
     def merge(self, a: tuple[Params, Tensor, Tensor], b: tuple[Params, Tensor, Tensor]) -> tuple[Params, Tensor, Tensor]:
         return add(a[0], b[0]), a[1] + b[1], a[2] + b[2]
 
-    def value(self, total: tuple[Params, Tensor, Tensor]) -> tuple[Params, float]:
+    def value(self, total: tuple[Params, Tensor, Tensor]) -> tuple[Params, Tensor]:
         """The mean update per step, and the mean walk."""
         sums, walks, examples = total
-        return {name: (v / float(examples)).float() for name, v in sums.items()}, float(walks / examples)
+        return {name: (v / examples.to(v.device)).float() for name, v in sums.items()}, (walks / examples).float()
 
     def walk(self, steps: Tensor) -> Tensor:
         m = self.momentum

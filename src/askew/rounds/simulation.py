@@ -1,9 +1,9 @@
-"""The loop: sample, train, aggregate, evaluate, measure. It never learns an algorithm's name."""
+"""A run, round by round: launched on the device, completed, measured, evaluated, saved and restored."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,16 +15,17 @@ from torch.nn.utils import get_total_norm
 from askew.core import rng
 from askew.core.client_memory import ClientMemory
 from askew.core.cohort import LONGEST, Cohort
+from askew.core.dataset import Examples
 from askew.core.errors import AskewError, DivergedError
 from askew.core.probe import Round, Setting
-from askew.core.server_piece import ServerContext
-from askew.core.tensors import ModelState, Params, num_bytes
-from askew.engine.evaluate import Verdict, device_accuracies
-from askew.engine.protocol import Engine, Job
-from askew.engine.schedule import ToHost, on_device
+from askew.core.tensors import ModelState, num_bytes
+from askew.engine.evaluate import Verdict, device_record, device_scores, record_of
+from askew.engine.protocol import Engine
+from askew.engine.schedule import ToHost
 from askew.engine.task import Task, initial_model
 from askew.engine.threads import threads_for, use_threads
 from askew.rounds.gather import Gathering, GlobalModel
+from askew.rounds.round import begin, one_round
 
 Record = dict[str, Any]
 MANY_CLIENTS = 10_000  # above this, per-device numbers are taken only where the recipe asks: a round's cost must not grow
@@ -75,7 +76,6 @@ class Simulation:
         rest = num_bytes(start.buffers)
         self._bytes_down = (task.server.payload or num_bytes)(start.params) + rest
         self._bytes_up = (task.client.payload or num_bytes)(start.params) + rest
-        self._needs = task.server.needs.union(*(probe.needs for probe in task.probes))
         self.memory = ClientMemory(task.client.keep, start)
 
     @property
@@ -132,9 +132,7 @@ class Simulation:
         """
         with use_threads(self.threads.training):
             gathering = self.begin(behind)
-            for _, chunk in self.engine.train([gathering.lane]):
-                gathering.add(chunk)
-            return self.aggregate(gathering)
+            return self.launched(gathering, one_round([gathering], self.engine)[0])
 
     def foresees(self, launched: Launched) -> bool:
         """Whether there is a round behind one that is under way, and it can be begun."""
@@ -146,17 +144,12 @@ class Simulation:
         round, entries = self.round, self.models
         if behind is not None:
             round, entries = behind.gathering.round + 1, {**behind.gathering.entries, **behind.after}
-        clients = self.task.sample(round)
-        trainers = self.task.pool.trainers(self.pool_state, clients)
-        jobs = [Job(number, client) for number, mine in trainers.items() for client in mine]
-        return Gathering(self.task, self._setting, round, entries, self.pool_state, clients, jobs, self._needs,
-                         self.memory)
+        return begin(self.task, self._setting, round, entries, self.pool_state, self.memory)
 
-    def aggregate(self, gathering: Gathering) -> Launched:
-        """The models that the server makes of what the clients sent; waits for no device and changes nothing."""
-        after = {number: self._aggregate(number, cohort, gathering) for number, cohort in gathering.cohorts.items()}
+    def launched(self, gathering: Gathering, after: dict[int, GlobalModel]) -> Launched:
+        """A round that has been trained and aggregated, and what the host wants to know of it."""
         finite = [get_total_norm([v for v in entry.model.params.values() if v.numel()], norm_type=math.inf) for entry in after.values()]
-        lengths = [cohort.lengths for cohort in gathering.cohorts.values()]
+        lengths = [length for _, length in gathering.lengths.values()]
         return Launched(gathering, after, ToHost([gathering.train_loss, *finite, *lengths]))
 
     def complete(self, launched: Launched) -> Record:
@@ -175,7 +168,7 @@ class Simulation:
         task, gathering, after = self.task, launched.gathering, launched.after
         cohorts = gathering.cohorts
         loss, *rest = launched.report.read()
-        self._check_updates(cohorts, rest[len(after):])
+        self._check_updates({number: clients for number, (clients, _) in gathering.lengths.items()}, rest[len(after):])
         self._check_finite(dict(zip(after, rest, strict=False)))
         record: Record = {"round": self.round + 1, "clients": len(gathering.clients), "train_loss": float(loss)}
         for number, cohort in cohorts.items():
@@ -193,63 +186,48 @@ class Simulation:
         return record
 
     def evaluate(self) -> Record:
-        """Accuracy and loss now, as the recipe wants them judged."""
+        """The objective's measures and the loss now, as the recipe wants them judged."""
         task = self.task
         choice = np.asarray(task.pool.choice(self.pool_state))
-        used, counts = np.unique(choice, return_counts=True)
         with use_threads(self.threads.evaluation):
-            verdicts: dict[int, Verdict] = {int(number): task.evaluate(self.view(int(number))) for number in used}
-        share = dict(zip(verdicts, (counts / len(choice)).tolist(), strict=True))
-        result: Record = {"accuracy": sum(share[n] * v.accuracy for n, v in verdicts.items()),
-                          "loss": sum(share[n] * v.loss for n, v in verdicts.items())}
+            verdicts: dict[int, Verdict] = {int(number): task.evaluate(self.view(int(number))) for number in np.unique(choice)}
+        result: Record = record_of(verdicts, choice)
         if not math.isfinite(result["loss"]):
             raise DivergedError(f"round {self.round}: the loss on the test data is {result['loss']}; {self._hint()}")
         by_devices = task.recipe.judge == "devices" or (
-            task.recipe.judge == "auto" and (task.population.test is not None or task.pool.needs_validation))
-        if by_devices or task.num_clients <= MANY_CLIENTS:
-            devices = device_accuracies(verdicts, choice, task.population)
-            result |= {"device_accuracy_mean": float(devices.mean()), "device_accuracy_std": float(devices.std()),
-                       "device_accuracy_min": float(devices.min())}
+            task.recipe.judge == "auto" and (task.population.test is not None or task.personal))
+        # Else every device has the test set's score.
+        told_apart = task.population.test is not None or task.data.num_classes > 1 or task.personal
+        if by_devices or (told_apart and task.num_clients <= MANY_CLIENTS):
+            devices = self._personal_scores() if task.client.enters else device_scores(verdicts, choice, task.population)
+            result |= device_record(devices, task.population.groups, task.objective)
             if by_devices:
-                result["accuracy"] = result["device_accuracy_mean"]
-            groups = task.population.groups
-            if groups is not None:
-                result["group_accuracy"] = [float(devices[groups == g].mean()) for g in np.unique(groups)]
+                result[task.objective.headline] = float(devices.mean())
         return result
 
-    def device_accuracies(self) -> np.ndarray:
-        """Each client's accuracy with the model it would use now."""
+    def _personal_scores(self) -> np.ndarray:
+        """Each client's score with the model of its choice and the tensors that it keeps for itself."""
+        task, choice, result = self.task, np.asarray(self.task.pool.choice(self.pool_state)), []
+        for client, number in enumerate(choice.tolist()):
+            own = task.client.enter(self.view(number), self.memory.row(number, client))
+            result.append(device_scores({0: task.evaluate(own)}, np.zeros(len(choice), np.int64), task.population)[client])
+        return np.asarray(result)
+
+    def device_scores(self) -> np.ndarray:
+        """Each client's score with the model it would use now."""
+        if self.task.client.enters:
+            return self._personal_scores()
         choice = np.asarray(self.task.pool.choice(self.pool_state))
         verdicts = {int(number): self.task.evaluate(self.view(int(number))) for number in np.unique(choice)}
-        return device_accuracies(verdicts, choice, self.task.population)
+        return device_scores(verdicts, choice, self.task.population)
 
-    def _check_updates(self, cohorts: Mapping[int, Cohort], lengths: Sequence[Tensor]) -> None:
-        for (number, cohort), mine in zip(cohorts.items(), lengths, strict=True):
-            bad = [client for client, length in zip(cohort.clients, mine.tolist(), strict=True) if not length <= LONGEST]
+    def _check_updates(self, senders: Mapping[int, Sequence[int]], lengths: Sequence[Tensor]) -> None:
+        for (number, clients), values in zip(senders.items(), lengths, strict=True):
+            bad = [client for client, length in zip(clients, values.tolist(), strict=True) if not length <= LONGEST]
             if bad:
                 shown = ", ".join(map(str, bad[:5])) + (" ..." if len(bad) > 5 else "")
                 raise DivergedError(f"round {self.round + 1}: the update of client{'s' if len(bad) > 1 else ''} {shown} is not "
-                                    f"finite{f' (model {number})' if len(cohorts) > 1 else ''}; {self._hint()}")
-
-    def _aggregate(self, number: int, cohort: Cohort, gathering: Gathering) -> GlobalModel:
-        """The server chain on one model; buffers are averaged beside it."""
-        task, entry, round = self.task, gathering.entries[number], gathering.round
-        buffers = cohort.buffers
-
-        def train(params: Params, epochs: int) -> Params:
-            nonlocal buffers
-            trained = task.train_pooled(ModelState(params, buffers), task.population.server, epochs=epochs,
-                                        role=f"server/{number}", number=round, round=round)
-            buffers = trained.buffers
-            return trained.params
-
-        with torch.no_grad():
-            ctx = ServerContext(params=entry.model.params, round=round, clients=task.num_clients, cohort=cohort, train=_with_grad(train),
-                                key=on_device(rng.key(task.recipe.seed, "server", round, number), task.device))
-            u, chain = task.server.update({}, entry.chain, ctx)
-            before = entry.model.params
-            after = torch._foreach_add(list(before.values()), [u[name] for name in before])
-            return GlobalModel(ModelState(dict(zip(before, after, strict=True)), buffers), chain)
+                                    f"finite{f' (model {number})' if len(senders) > 1 else ''}; {self._hint()}")
 
     def _check_finite(self, largest: Mapping[int, Tensor]) -> None:
         """Updates that are finite can still add up, in the server chain, to a model (here its largest weight) that is not."""
@@ -273,7 +251,7 @@ class Simulation:
                 states.pop(number, None)
 
     def _validate(self) -> list[dict[int, float]]:
-        """The accuracy of each model that a client keeps on the client's validation examples."""
+        """The score of each model that a client keeps on the client's validation examples."""
         task = self.task
         assert task.population.validation is not None, "build_task checked that"
         keeps = task.pool.keeps(self.pool_state)
@@ -282,8 +260,8 @@ class Simulation:
             users = [client for client, mine in enumerate(keeps) if number in mine]
             parts = [torch.from_numpy(task.population.validation[client]) for client in users]
             index = torch.cat(parts).to(task.device)
-            right = (task.predict(self.view(number), task.data.train.x[index]) == task.data.train.y[index]).float().cpu()
-            for client, mine in zip(users, right.split([len(p) for p in parts]), strict=True):
+            scores = task.scores(self.view(number), Examples(task.data.train.x[index], task.data.train.y[index])).cpu()
+            for client, mine in zip(users, scores.split([len(p) for p in parts]), strict=True):
                 result[client][number] = float(mine.mean())
         return result
 
@@ -307,13 +285,3 @@ class Simulation:
         clips = any(spec.name == "clip_gradient" for spec in self.task.recipe.step)
         return ("lower the learning rate" + (f" ({rate})" if rate else "")
                 + ("" if clips else ", or clip gradients (clip_gradient(10) before sgd)"))
-
-
-def _with_grad(function: Callable[[Params, int], Params]) -> Callable[[Params, int], Params]:
-    """Training inside the server chain, which otherwise runs without gradients."""
-
-    def call(params: Params, epochs: int) -> Params:
-        with torch.enable_grad():
-            return function(params, epochs)
-
-    return call

@@ -1,0 +1,120 @@
+"""What a network learns and what it is judged by: a loss per example, and measures of the same outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from torch import Tensor
+
+from askew.core import registry
+from askew.core.dataset import Dataset
+from askew.core.errors import AskewError, first_line
+from askew.core.registry import Spec
+from askew.core.targets import Targets
+
+if TYPE_CHECKING:
+    from askew.core.recipe import Recipe
+
+Function = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A loss and how well a model does, as functions of outputs [B, ...] and targets [B, ...] of B examples.
+
+    Each example's numbers hang on that example alone: engines flatten the batches of many clients into one, and leave the
+    examples out that only fill a batch up.
+
+    Args:
+        losses: (outputs, targets) -> losses [B]; training minimises their mean over a batch.
+        measures: (outputs, targets) -> numbers [B] by name; records hold their means over the test examples.
+        headline: the measure that runs are judged by; "loss": the loss itself.
+        higher_is_better: of the headline.
+        is_share: whether the headline is a share from 0 to 1, which reports show in percent.
+        targets: what the data's targets must be; None: anything.
+        output_shape: (shape of one target, outputs that the data ask for) -> shape of one example's output; None: any.
+        mean: (outputs, targets) -> the mean of the losses, where torch has one operation for it: the same number but for
+            rounding, with one launch less.
+        spec: how it was made, set by `@piece`.
+
+    Example:
+        >>> absolute = Objective(lambda output, target: (output - target).abs().mean(dim=1))
+        >>> absolute.loss(torch.tensor([[1.0], [4.0]]), torch.tensor([[0.0], [1.0]]))  # (1 + 3) / 2
+        tensor(2.)
+    """
+
+    losses: Function
+    measures: Callable[[Tensor, Tensor], Mapping[str, Tensor]] = lambda output, target: {}
+    headline: str = "loss"
+    higher_is_better: bool = False
+    is_share: bool = False
+    targets: Targets | None = None
+    output_shape: Callable[[tuple[int, ...], int], tuple[int, ...]] | None = None
+    mean: Function | None = None
+    spec: Spec | None = None
+
+    @property
+    def name(self) -> str:
+        return self.spec.name if self.spec else "objective"
+
+    def loss(self, output: Tensor, target: Tensor) -> Tensor:
+        """The mean loss of a batch."""
+        return self.losses(output, target).mean() if self.mean is None else self.mean(output, target)
+
+    def scores(self, output: Tensor, target: Tensor) -> Tensor:
+        """The headline of each example, [B]."""
+        return self.losses(output, target) if self.headline == "loss" else self.measures(output, target)[self.headline]
+
+    def reached(self, score: float, target: float) -> bool:
+        """Whether a headline is at least as good as a target."""
+        return score >= target if self.higher_is_better else score <= target
+
+    def shown(self, score: float) -> str:
+        """The headline as reports write it.
+
+        Example:
+            >>> Objective(lambda o, t: o, is_share=True).shown(0.9132), Objective(lambda o, t: o).shown(0.9132)
+            ('91.32%', '0.9132')
+        """
+        return f"{score:.2%}" if self.is_share else f"{score:.4g}"
+
+    def check_data(self, data: Dataset) -> None:
+        """Refuse data whose targets are of another kind."""
+        if self.targets is not None and data.targets != self.targets:
+            raise AskewError(f"objective: {self.name} is for targets that are {self.targets}, those of {data.name} are {data.targets}; "
+                             f"choose another objective, or read the data with targets={self.targets!r}")
+
+    def check_output(self, output: object, target: Tensor, data: Dataset) -> None:
+        """Refuse a network whose output for these few examples does not fit their targets.
+
+        Raises:
+            AskewError: one line with the shape that there is and the one that is needed.
+        """
+        got = tuple(output.shape[1:]) if isinstance(output, Tensor) else type(output).__name__
+        if self.output_shape is not None:
+            wanted = self.output_shape(tuple(target.shape[1:]), data.num_outputs)
+            if got != wanted:
+                raise AskewError(f"model: the network gives {got} outputs an example, but {data.name} has {data.num_outputs} "
+                                 f"{data.targets}; {self.name} needs {wanted}: the last layer must have {wanted[-1]} outputs")
+        if not isinstance(output, Tensor):
+            raise AskewError(f"model: the network gives {got}, not a tensor with one row per example")
+        try:
+            losses = self.losses(output, target)
+        except Exception as error:  # whatever an objective of the user's raises
+            raise AskewError(f"objective: {self.name} does not take outputs of shape {tuple(output.shape)} with targets of shape "
+                             f"{tuple(target.shape)}: {first_line(error)}") from None
+        if losses.shape != (len(target),):
+            raise AskewError(f"objective: {self.name} gives losses of shape {tuple(losses.shape)} for {len(target)} examples; "
+                             "there must be one number per example")
+
+
+def objective_of(recipe: Recipe) -> Objective:
+    """The objective that a recipe names.
+
+    Example:
+        >>> objective_of(askew.Recipe()).headline
+        'accuracy'
+    """
+    return cast(Objective, registry.build("objective", recipe.objective))

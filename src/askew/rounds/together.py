@@ -1,0 +1,111 @@
+"""The server's pieces of many configurations at once: one more batch axis, over their models and over the numbers in which they differ.
+
+Forty configurations of a sweep would otherwise be bound by a loop over them in Python. What cannot be batched (training at
+the server, several models, probes, pieces that look at a value) goes one after the other, with the same result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from askew.core import registry, rng
+from askew.core.cohort import Cohort, squared_lengths
+from askew.core.compat import tree_map
+from askew.core.errors import AskewError
+from askew.core.registry import Spec
+from askew.core.server_piece import ServerChain, ServerContext
+from askew.core.statistic import Senders
+from askew.core.tensors import ModelState, Params, Tree, add
+from askew.engine.protocol import Chunk
+from askew.engine.schedule import on_device
+from askew.rounds.gather import Gathering, GlobalModel
+
+FROM = 4  # configurations: stacking a few takes as long as going through them
+
+
+def aggregate_together(gatherings: Sequence[Gathering], chunks: Sequence[Chunk]) -> list[dict[int, GlobalModel]] | None:
+    """The new models of all configurations, each of which has sent one chunk; None where they must go one by one."""
+    first = gatherings[0]
+    specs = [gathering.task.recipe.server for gathering in gatherings]
+    if not _alike(gatherings, chunks) or (varying := _differing(specs)) is None:
+        return None
+    device = first.task.device
+    values = {at: on_device(numbers, device) for at, numbers in varying.items()}
+    plain, like, clients = first.task.server, first.entries[0].model, first.task.num_clients
+
+    def one(message: Mapping[str, Tree], squares: Tensor, losses: Tensor, numbers: tuple[Tensor, Tensor, Tensor], state: Tree,
+            params: Params, key: Tensor, values: Mapping[Any, Tensor]) -> tuple[Params, Params, Tree, Tensor]:
+        chain = _built(specs[0], values) if values else plain
+        cohort = Cohort(params, chain.needs, like.buffers)
+        senders = Senders(range(len(losses)), *numbers, losses)
+        cohort.add(message, senders, chain.weigh(senders), squares)
+        u, state = chain.update({}, state, ServerContext(params, first.round, clients, key, cohort, _no_training))
+        return add(params, u), cohort.buffers, state, cohort.lengths
+
+    senders = [gathering.senders(0, chunk) for gathering, chunk in zip(gatherings, chunks, strict=True)]
+    examples, steps, scores = (on_device(torch.stack([getattr(s, name) for s in senders]), device)
+                               for name in ("examples", "steps", "scores"))
+    keys = on_device(torch.stack([rng.key(g.task.recipe.seed, "server", g.round, 0) for g in gatherings]), device)
+    entries = [gathering.entries[0] for gathering in gatherings]
+    try:
+        with torch.no_grad():
+            params, buffers, states, lengths = torch.func.vmap(one)(
+                _stacked([chunk.message for chunk in chunks]), torch.stack([_squares(chunk) for chunk in chunks]),
+                torch.stack([chunk.losses for chunk in chunks]), (examples, steps, scores), _stacked([entry.chain for entry in entries]),
+                _stacked([entry.model.params for entry in entries]), keys, values)
+    except (RuntimeError, ValueError, TypeError, AskewError):  # a piece that cannot be batched: whatever torch says of it
+        return None
+    for i, (gathering, chunk) in enumerate(zip(gatherings, chunks, strict=True)):
+        gathering.take_aggregated(chunk, lengths[i])
+    return [{0: GlobalModel(ModelState(_row(params, i), _row(buffers, i)), _row(states, i))} for i in range(len(gatherings))]
+
+
+def _alike(gatherings: Sequence[Gathering], chunks: Sequence[Chunk]) -> bool:
+    """Whether their rounds have the same shape, and nobody wants to look at single ones."""
+    first = gatherings[0]
+    rounds = {(g.round, len(g.jobs), g.task.num_clients) for g in gatherings}
+    in_order = all([job.client for job in chunk.jobs] == sorted(job.client for job in chunk.jobs) for chunk in chunks)
+    return (len(gatherings) >= FROM and len(rounds) == 1 and len(first.jobs) > 1 and in_order
+            and all(len(chunk.jobs) == len(g.jobs) for g, chunk in zip(gatherings, chunks, strict=True))
+            and all(list(g.entries) == [0] and not g.task.probes and not any(p.trains for p in g.task.server.pieces) for g in gatherings))
+
+
+def _differing(specs: Sequence[Sequence[Spec]]) -> dict[tuple[int, str], list[float]] | None:
+    """(piece, path of a number in it) -> its values, where configurations differ in numbers; None where they differ in anything else."""
+    if len({repr([registry.without_numbers(spec) for spec in pieces]) for pieces in specs}) > 1:
+        return None
+    varying: dict[tuple[int, str], list[float]] = {}
+    for at, first in enumerate(specs[0]):
+        numbers = [registry.numbers_of(pieces[at]) for pieces in specs]
+        for path, value in registry.numbers_of(first).items():
+            if any(others[path] != value for others in numbers):
+                varying[at, path] = [others[path] for others in numbers]
+    return varying
+
+
+def _built(specs: Sequence[Spec], values: Mapping[Any, Tensor]) -> ServerChain:
+    pieces = []
+    for i, spec in enumerate(specs):
+        changed = {name: v for (j, name), v in values.items() if j == i}
+        pieces.append(registry.build("server", registry.with_numbers(spec, changed)))
+    return ServerChain(pieces)
+
+
+def _squares(chunk: Chunk) -> Tensor:
+    return squared_lengths(chunk.updates) if chunk.squares is None else chunk.squares
+
+
+def _stacked(trees: Sequence[Tree]) -> Tree:
+    return tree_map(lambda *rows: torch.stack(rows), *trees)
+
+
+def _row(tree: Tree, i: int) -> Tree:
+    return tree_map(lambda v: v[i], tree)
+
+
+def _no_training(params: Params, epochs: int) -> Params:
+    raise AskewError("configurations whose server trains go one after the other")

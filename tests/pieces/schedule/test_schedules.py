@@ -1,0 +1,37 @@
+"""Rates by hand, the same for rounds that are numbers and rounds that are tensors."""
+
+import pytest
+import torch
+
+from askew.core.schedule import Schedule, value_at
+from askew.pieces.schedule import cosine, decay, drops, linear_warm_up
+
+BY_HAND = {
+    "decay": (decay(0.4, 0.5), [0.4, 0.2, 0.1, 0.05, 0.025]),
+    "drops": (drops(1.0, at=[2, 3]), [1.0, 1.0, 0.1, 0.01, 0.01]),
+    "drops of a decay": (drops(decay(0.4, 0.5), at=[1], factor=0.1), [0.4, 0.02, 0.01, 0.005, 0.0025]),
+    "cosine": (cosine(0.4, rounds=4), [0.4, 0.34142136, 0.2, 0.05857864, 0.0]),
+    "cosine to an end": (cosine(0.4, rounds=2, end=0.1), [0.4, 0.25, 0.1, 0.1, 0.1]),
+    "warm-up": (linear_warm_up(0.4, rounds=4), [0.1, 0.2, 0.3, 0.4, 0.4]),
+    "warm-up of a decay": (linear_warm_up(decay(0.4, 0.5), rounds=2), [0.2, 0.2, 0.1, 0.05, 0.025]),
+}
+
+
+@pytest.mark.parametrize(("schedule", "rates"), BY_HAND.values(), ids=BY_HAND)
+def test_by_hand(schedule, rates):
+    got = [schedule(t) for t in range(5)]
+    assert all(isinstance(rate, float) for rate in got)
+    assert got == pytest.approx(rates)
+    assert [float(schedule(torch.tensor(t))) for t in range(5)] == pytest.approx(rates, abs=1e-7)
+
+
+@pytest.mark.parametrize("schedule", [schedule for schedule, _ in BY_HAND.values()], ids=BY_HAND)
+def test_an_engine_may_trace_it(schedule):
+    """vmap fails where a schedule asks for the value of a round."""
+    rounds = torch.arange(5)
+    torch.testing.assert_close(torch.func.vmap(schedule.at)(rounds), torch.tensor([float(schedule(t)) for t in range(5)]))
+
+
+def test_a_plain_number_is_a_rate_too():
+    assert value_at(0.1, 7) == 0.1
+    assert value_at(Schedule(lambda round: 2.0 * round), 7) == 14.0
