@@ -117,7 +117,7 @@ def single_pieces() -> Iterator[Method]:
     yield Method("fednova_momentum", "fednova(momentum=0.5)", "Wang et al. 2020, table 1", (f"sgd(lr={RATE}, momentum=0.5)",),
                  ("mean_per_step(momentum=0.5)",), clients.sgd(RATE, 0.5), servers.nova(0.5), base=f"sgd(lr={RATE}, momentum=0.5)")
     yield Method("sgd_options", None, "torch.optim.SGD with weight decay and Nesterov's momentum; a rate that decays per round",
-                 (f"sgd(lr={RATE}, momentum=0.5, weight_decay=0.1, nesterov=True, lr_decay=0.5)",), mean,
+                 (f"sgd(lr=decay({RATE}, 0.5), momentum=0.5, weight_decay=0.1, nesterov=True)",), mean,
                  clients.sgd(RATE, 0.5, 0.1, True, decay=0.5), servers.average())
     for name, keep in (("client_adam", False), ("client_adam_kept", True)):
         yield Method(name, None, "Kingma and Ba 2015, algorithm 1",
