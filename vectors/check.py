@@ -73,7 +73,8 @@ def check(path, server, weigh_by_examples=True, controlled=False):
         step, state = server(a / a.sum() @ np.array(updates), state)
         if controlled:
             c = c + np.sum(changes, axis=0) / len(clients)
-            same(f"{path.name}, round {round_['round']}, c", c, flat(round_["server"]["state_after"]["update_control"]["c"]))
+            state_after = round_["server"]["state_after"]
+            same(f"{path.name}, round {round_['round']}, c", c, flat(state_after["update_control"]["c"]))
         w = w + step
         same(f"{path.name}, round {round_['round']}, model", w, flat(round_["model_after"]))
 

@@ -89,7 +89,10 @@ def fedprox(lr: float, mu: float) -> Local:
 
 
 def scaffold(lr: float, printed: bool = False, momentum: float = 0.0) -> Local:
-    """Karimireddy et al. 2020, algorithm 1: y <- y - lr (g(y) - c_k + c); option II for c_k, or the gradients measured."""
+    """Karimireddy et al. 2020, algorithm 1: y <- y - lr (g(y) - c_k + c).
+
+    c_k by option II as printed, or the mean of the round's gradients.
+    """
 
     def step(g: Vector, at: At) -> After:
         at.state["sum"] = at.state.get("sum", zeros()) + g
@@ -106,7 +109,10 @@ def scaffold(lr: float, printed: bool = False, momentum: float = 0.0) -> Local:
 
 
 def feddyn(lr: float, alpha: float) -> Local:
-    """Acar et al. 2021, algorithm 1: the gradient of f_k(w) - <h_k, w> + alpha/2 ||w - w_t||^2;  h_k <- h_k - alpha (w_k - w_t)."""
+    """Acar et al. 2021, algorithm 1: the gradient of f_k(w) - <h_k, w> + alpha/2 ||w - w_t||^2.
+
+    After the round  h_k <- h_k - alpha (w_k - w_t).
+    """
 
     def step(g: Vector, at: At) -> After:
         g = g - at.memory["add_dynamic_regulariser"]["h"] + alpha * (at.w - at.start)
@@ -120,7 +126,7 @@ def feddyn(lr: float, alpha: float) -> Local:
 
 
 def projected(lr: float, radius: float, noise: float, around_start: bool = False) -> Local:
-    """ozdayi2020, section 3.2: noise on the gradient, a step, back onto the ball around the origin or the round's start."""
+    """ozdayi2020, section 3.2: noise on the gradient, a step, back onto the ball (around the origin or the start)."""
 
     def step(g: Vector, at: At) -> After:
         noisy = g + noise * at.draws if noise else g
@@ -209,9 +215,10 @@ def to_nearest(w: Vector, bits: int) -> Vector:
 
 
 def quantised_at_random(lr: float, bits: int) -> Local:
-    """Zhou et al. 2016, as fedcd2020's notebook: 2^bits values from -max|w| to max|w|, up with the probability of the rest.
+    """Zhou et al. 2016, as in fedcd2020's notebook: 2^bits values from -max|w| to max|w|, rounded at random.
 
-    Only tensors of two axes are rounded: here `body`, which the file gives the shape [1, 3].
+    Up with the probability of what is left over. Only tensors of two axes are rounded: here `body`, which the file gives
+    the shape [1, 3].
     """
 
     def end(u: Vector, at: At) -> dict[str, Vector]:

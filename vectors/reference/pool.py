@@ -53,11 +53,13 @@ def rounds(random: np.random.Generator) -> list[dict[str, Any]]:
         draws = [[round_to(z) for z in random.normal(size=len(c))] for c in scores]
         sent = [normalised({m: max(v + NOISE * z, 1e-6) for (m, v), z in zip(c.items(), drawn, strict=True)})
                 for c, drawn in zip(scores, draws, strict=True)]
+        trained = sorted({m for c in scores for m in c})
         result.append({
-            "round": round, "accuracies": accuracies, "measured": measured, "scores": scores, "draws": draws, "sent": sent,
+            "round": round, "accuracies": accuracies, "measured": measured, "scores": scores, "draws": draws,
+            "sent": sent,
             "clones": clones, "deleted": [m for m in before if m not in alive],
             "choice": [min(c, key=lambda m: (-c[m], m)) for c in measured],
-            "trainers": {m: [d for d, c in enumerate(scores) if m in c] for m in sorted({m for c in scores for m in c})}})
+            "trainers": {m: [d for d, c in enumerate(scores) if m in c] for m in trained}})
         models = [{m: [v, window.get(m, [])] for m, v in c.items()} for c, window in zip(scores, windows, strict=True)]
     return result
 

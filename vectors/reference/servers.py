@@ -1,7 +1,7 @@
 """The server's half of each method, from the papers' equations.
 
-Every function takes what came in (`In`) and returns an `Out`: what each piece makes of the update, in order, and the state
-behind. States are by piece and letter, as in the papers.
+Every function takes what came in (`In`) and returns an `Out`: what each piece makes of the update, in order, and
+the state behind. States are by piece and letter, as in the papers.
 """
 
 from __future__ import annotations
@@ -123,7 +123,8 @@ def norm_norm(beta: float, gamma: float | None = None, per_tensor: bool = False)
     def update(given: In) -> Out:
         u, a = mean(given)
         parts = list(TENSORS.values()) if per_tensor else [slice(0, len(u))]
-        lengths = [(float(a @ np.linalg.norm(given.updates[:, part], axis=1)), float(np.linalg.norm(u[part]))) for part in parts]
+        lengths = [(float(a @ np.linalg.norm(given.updates[:, part], axis=1)), float(np.linalg.norm(u[part])))
+                   for part in parts]
         rescaled = u.copy()
         for part, (e, n) in zip(parts, lengths, strict=True):
             rescaled[part] = beta * e / n * u[part]
@@ -135,7 +136,8 @@ def norm_norm(beta: float, gamma: float | None = None, per_tensor: bool = False)
                    {"mean_norm": [e for e, _ in lengths], "norm_of_mean": [n for _, n in lengths]})
 
     def first() -> State:
-        return {**({"momentum": {"v": np.zeros_like(START)}} if gamma is not None else {}), "evaluate_average": {"average": START}}
+        before = {"momentum": {"v": np.zeros_like(START)}} if gamma is not None else {}
+        return {**before, "evaluate_average": {"average": START}}
 
     return Server(update, first, evaluated=lambda w, state: state["evaluate_average"]["average"])
 
@@ -194,7 +196,7 @@ def control() -> Server:
 
 
 def nova(m: float) -> Server:
-    """Wang et al. 2020, eq. (6): (sum_k p_k a_k) sum_k p_k u_k / a_k, a_k the 1-norm of the weights of k's gradients."""
+    """Wang et al. 2020, eq. (6): (sum_k p_k a_k) sum_k p_k u_k / a_k, a_k the sum of the weights of k's gradients."""
 
     def update(given: In) -> Out:
         p = given.examples / given.examples.sum()
@@ -217,13 +219,14 @@ def dynamic(alpha: float) -> Server:
 
 
 def adaptive(kind: str, lr: float, beta1: float, beta2: float, tau: float) -> Server:
-    """Reddi et al. 2021, algorithm 2: FedAdam, FedYogi, FedAdagrad; v starts at tau^2, nothing is corrected for the start."""
+    """Reddi et al. 2021, algorithm 2: FedAdam, FedYogi, FedAdagrad; v starts at tau^2, without Adam's correction."""
 
     def update(given: In) -> Out:
         u, a = mean(given)
         m = beta1 * given.state[kind]["m"] + (1 - beta1) * u
         v = given.state[kind]["v"]
-        v = {"adam": beta2 * v + (1 - beta2) * u**2, "yogi": v - (1 - beta2) * u**2 * np.sign(v - u**2), "adagrad": v + u**2}[kind]
+        v = {"adam": beta2 * v + (1 - beta2) * u**2, "yogi": v - (1 - beta2) * u**2 * np.sign(v - u**2),
+             "adagrad": v + u**2}[kind]
         return Out([("mean", u), (kind, lr * m / (np.sqrt(v) + tau))], a, {kind: {"m": m, "v": v}})
 
     return Server(update, lambda: {kind: {"m": np.zeros_like(START), "v": np.full_like(START, tau**2)}})
@@ -243,7 +246,11 @@ def extrapolated(epsilon: float) -> Server:
 
 def median() -> Server:
     """Yin et al. 2018, definition 1."""
-    return Server(lambda given: Out([("median", np.median(given.updates, axis=0))], given.examples / given.examples.sum()))
+
+    def update(given: In) -> Out:
+        return Out([("median", np.median(given.updates, axis=0))], given.examples / given.examples.sum())
+
+    return Server(update)
 
 
 def trimmed_mean(share: float) -> Server:
