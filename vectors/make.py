@@ -184,8 +184,8 @@ def trace(method: Method) -> dict[str, Any]:
     at_server = {"server_examples": SERVER.as_json()} if trains_at_server(method) else {}
     return {"format": FORMAT, "name": method.name, "method": method.method, "base_step": method.base,
             "reference": method.reference, "client": method.client, "server": method.server,
-            "shapes": method.shapes or {}, "model": named(START), "clients": [c.as_json() for c in federation], **at_server,
-            "rounds": as_json(rounds)}
+            "shapes": method.shapes or {}, "model": named(START), "clients": [c.as_json() for c in federation],
+            **at_server, "rounds": as_json(rounds)}
 
 
 def client_round(rule: Local, client: Client, k: int, w: Vector, round: int, shared: dict[str, Vector],

@@ -217,8 +217,8 @@ def to_nearest(w: Vector, bits: int) -> Vector:
 def quantised_at_random(lr: float, bits: int) -> Local:
     """Zhou et al. 2016, as in fedcd2020's notebook: 2^bits values from -max|w| to max|w|, rounded at random.
 
-    Up with the probability of what is left over. Only tensors of two axes are rounded: here `body`, which the file gives
-    the shape [1, 3].
+    Up with the probability of what is left over. Only tensors of two axes are rounded: here `body`, which the file
+    gives the shape [1, 3].
     """
 
     def end(u: Vector, at: At) -> dict[str, Vector]:
