@@ -1,13 +1,9 @@
 """Examples in docstrings: they run with the tests, and leave no files."""
 
-import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-# Kernels in Triton's language cannot be imported where it is not installed (torch for CPUs does not bring it).
-collect_ignore_glob = [] if importlib.util.find_spec("triton") else ["src/askew/*/*_kernels.py"]
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,7 @@
 
     python benchmarks/conv_tiles.py [--precisions bf16,tf32,tf32x3] [--json FILE]
 
-Shows what `client_conv_kernels` takes now beside the best tiles found. Sizes are those of ResNet-20 (18 clients x 256 images).
+Shows what `engine/kernels/conv.py` takes now beside the best tiles found. Sizes are those of ResNet-20 (18 clients x 256 images).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import torch
 import triton
 
-from askew.engine import client_conv_kernels as kernels
+from askew.engine.kernels import conv as kernels
 from askew.runs.run_folder import describe_environment
 
 SHAPES = {  # clients, images, channels, height = width, outputs, taps, taps, padding, padding; the first layer as `taps_as_channels` has it
@@ -57,7 +57,7 @@ def work(kind: str, shape: tuple[int, ...], dtype: torch.dtype, precision: str, 
         w = torch.randn(clients, inner * outputs, device="cuda").to(dtype)
         block_n = kernels._power(outputs, 16, 128)
         grid = (triton.cdiv(rows, block_m), clients, triton.cdiv(outputs, block_n))
-        return lambda: kernels._product[grid](
+        return lambda: kernels._product_kernel[grid](
             x, w, w, y, rows, pad_h, pad_w, size, size, size, size, channels, outputs, taps_h, taps_w, 1, 1, kind == "input gradient",
             False, precision, block_m, block_n, block_k, num_warps=warps, num_stages=stages)
     block_n = kernels._gradient_tile(x.permute(0, 3, 1, 2), inner, outputs)[1]
@@ -67,7 +67,7 @@ def work(kind: str, shape: tuple[int, ...], dtype: torch.dtype, precision: str, 
     dw = torch.empty(split, clients, inner, outputs, device="cuda")
 
     def run() -> None:
-        kernels._weight_gradient[(across, clients * split)](
+        kernels._weight_gradient_kernel[(across, clients * split)](
             x, y, dw, images, pad_h, pad_w, clients, triton.cdiv(cells, split), size, size, size, size, channels, outputs, taps_h, taps_w,
             1, 1, split, precision, block_k, block_n, block_m, tile_h, tile_w, num_warps=warps, num_stages=stages)
         dw.sum(dim=0)

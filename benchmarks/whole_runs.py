@@ -57,7 +57,7 @@ def main() -> None:
                      "seconds": round(seconds, 1), "seconds_each": round(seconds / len(wanted), 1),
                      "first_round_s": round(times[0] - began, 1),
                      "later_round_ms": round(1e3 * (times[-1] - times[half]) / max(1, len(times) - 1 - half), 2),
-                     "accuracy": [None if outcome.diverged else round(outcome.result.accuracy, 4) for outcome in outcomes]})
+                     "accuracy": [None if outcome.diverged else round(outcome.accuracy, 4) for outcome in outcomes]})
         print(rows[-1], flush=True)  # noqa: T201
     if options.json:
         options.json.write_text(json.dumps({"environment": describe_environment(options.device), "rows": rows}, indent=1) + "\n")

@@ -103,7 +103,7 @@ def test_imports_point_one_way() -> None:
 
 
 @pytest.mark.parametrize(("path", "line", "room"), [
-    ("engine/task.py", "from askew.rounds.loop import Loop", "rounds"),
+    ("engine/task.py", "from askew.rounds.simulation import Loop", "rounds"),
     ("core/rng.py", "def f():\n    import askew.data.digits", "data"),
     ("rounds/loop.py", "if TYPE_CHECKING:\n    from askew.runs import run", "runs"),
     ("runs/sweep.py", "importlib.import_module(f'askew.papers.{paper}.items')", "papers"),

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from askew.core.server_piece import Aggregator, ServerContext, ServerPiece
     from askew.core.statistic import Senders, Statistic
     from askew.pieces import methods
-    from askew.runs.run import Result, resume, run
+    from askew.runs.result import Result
+    from askew.runs.run import resume, run
 
 _HOMES = {name: home for home, names in {
     "core.dataset": ("Dataset", "Examples",),
@@ -35,7 +36,8 @@ _HOMES = {name: home for home, names in {
     "core.client_piece": ("ClientContext", "ClientPiece", "OnGradient", "OnUpdate", "Optimiser",),
     "core.server_piece": ("Aggregator", "ServerContext", "ServerPiece",),
     "core.statistic": ("Senders", "Statistic",),
-    "runs.run": ("Result", "resume", "run",),
+    "runs.result": ("Result",),
+    "runs.run": ("resume", "run",),
 }.items() for name in names}
 
 __all__ = ["Aggregator", "AskewError", "ClientContext", "ClientPiece", "Dataset", "DivergedError", "Examples",

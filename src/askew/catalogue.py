@@ -11,5 +11,4 @@ import askew.pieces.preprocess
 import askew.pieces.probe
 import askew.pieces.schedule
 import askew.pieces.server
-import askew.pieces.start
-import askew.runs.judge  # noqa: F401
+import askew.pieces.start  # noqa: F401

@@ -212,9 +212,8 @@ def test_ctrl_c_and_a_limit_leave_all_for_the_same_command(tmp_path: Path) -> No
     process = subprocess.Popen(command(tmp_path, "toy2020/table1"), cwd=tmp_path, env=environment, text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     end = time.monotonic() + 60
-    while not any(tmp_path.glob("runs/reproduce/toy2020/*/metrics.jsonl")) and time.monotonic() < end:
-        time.sleep(0.05)
-    time.sleep(0.5)
+    while sum(path.stat().st_size > 0 for path in tmp_path.glob("runs/reproduce/toy2020/*/metrics.jsonl")) < 2 and time.monotonic() < end:
+        time.sleep(0.05)  # both runs have done a round
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130

@@ -135,7 +135,7 @@ def test_a_sweep_gives_what_each_recipe_gives_alone(name, engine):
     assert [outcome.diverged for outcome in outcomes] == [None] * len(recipes)
     if engine == "vectorised":
         assert {outcome.together for outcome in outcomes} == {len(recipes)}
-    assert_same_models(name, [(o.result.model, o.result.model, o.result.records[-1]) for o in outcomes])
+    assert_same_models(name, [(o.model, o.model, o.records[-1]) for o in outcomes])
 
 
 @pytest.mark.parametrize(("name", "form"), cases(["20 layers"], forms=["eager", "graphed", "graphed, two at a time", "compiled"]))

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from askew.engine.fast_layers import FastLocalResponseNorm, FastMaxPool2d, use_fast_layers
+from askew.engine.layers.fast import FastLocalResponseNorm, FastMaxPool2d, use_fast_layers
 
 on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 

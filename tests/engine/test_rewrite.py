@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import askew
-from askew.engine.fast_layers import use_fast_layers
+from askew.engine.layers.fast import use_fast_layers
 from askew.engine.rewrite import pool_before_relu
 from askew.engine.task import build_task
 

@@ -10,7 +10,7 @@ from torch import nn
 
 import askew
 from askew.engine.batched import CannotBatch
-from askew.engine.dropout import dropouts, key_dropouts, set_keys
+from askew.engine.layers.dropout import dropouts, key_dropouts, set_keys
 from askew.engine.sequential import Sequential
 from askew.engine.task import build_task
 from askew.engine.vectorised import Vectorised
@@ -283,11 +283,11 @@ def test_a_pretrained_start_brings_frozen_weights_and_buffers(tmp_path):
     model = Frozen()
     together = sweep([recipe for recipe, _ in runs], data=data_of(), model=model, engine="vectorised")
     for (recipe, donor), outcome in zip(runs, together, strict=True):
-        for result in (outcome.result, askew.run(recipe, data=data_of(), model=model, engine="sequential")):
+        for result in (outcome, askew.run(recipe, data=data_of(), model=model, engine="sequential")):
             assert torch.equal(result.model["a.weight"], donor.a.weight)
             assert torch.equal(result.model["p"], donor.p)
         alone = askew.run(recipe, data=data_of(), model=model, engine="sequential")
-        torch.testing.assert_close(outcome.result.model["out.weight"], alone.model["out.weight"], atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(outcome.model["out.weight"], alone.model["out.weight"], atol=1e-5, rtol=1e-4)
 
 
 def test_a_checkpoint_brings_frozen_weights_and_refuses_another_network():

@@ -9,9 +9,9 @@ from askew.core import registry
 from askew.core.population import Ownership, Population
 from askew.engine.batched import CannotBatch, batched_network
 from askew.engine.choice import ENGINES, make_engine
-from askew.engine.client_conv import client_conv2d, taps_as_channels
-from askew.engine.dropout import dropouts, key_dropouts, set_keys
 from askew.engine.graphed import _bucket, _parts
+from askew.engine.kernels.conv import client_conv2d, taps_as_channels
+from askew.engine.layers.dropout import dropouts, key_dropouts, set_keys
 from askew.engine.parallel import Parallel
 from askew.engine.protocol import Job, Lane
 from askew.engine.sequential import Sequential

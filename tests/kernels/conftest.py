@@ -1,7 +1,7 @@
 """The kernels' tests run natively on a GPU, and on a CPU under Triton's interpreter (TRITON_INTERPRET=1).
 
 The interpreter must be asked for before Triton is imported, which other tests of a process may have done: on a CPU,
-`test_interpreted.py` runs these tests in a process of their own.
+`test_without_a_gpu.py` runs these tests in a process of their own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def device() -> str:
     if CUDA:
         return "cuda"
     if not INTERPRETED:
-        pytest.skip("needs a GPU; on a CPU test_interpreted.py runs it under Triton's interpreter")
+        pytest.skip("needs a GPU; on a CPU test_without_a_gpu.py runs it under Triton's interpreter")
     pytest.importorskip("triton")
     _mend_products_of_bf16()
     return "cpu"

@@ -18,8 +18,7 @@ def shapes(*small, large=()):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_the_per_client_convolution_equals_one_convolution_a_client(shape, dtype, device):
     """Forward and all three gradients against `F.conv2d` in float64, client by client."""
-    from askew.engine.client_conv import KERNEL_ORDER
-    from askew.engine.client_conv_kernels import implicit_gemm_conv
+    from askew.engine.kernels.conv import KERNEL_ORDER, implicit_gemm_conv
 
     clients, batch, channels, height, width, outputs, taps, padding, stride = shape
     generator = torch.Generator(device).manual_seed(0)
@@ -40,8 +39,7 @@ def test_the_per_client_convolution_equals_one_convolution_a_client(shape, dtype
 
 
 def test_a_convolution_without_bias_and_without_a_gradient_of_its_input(device):
-    from askew.engine.client_conv import KERNEL_ORDER
-    from askew.engine.client_conv_kernels import implicit_gemm_conv
+    from askew.engine.kernels.conv import KERNEL_ORDER, implicit_gemm_conv
 
     generator = torch.Generator(device).manual_seed(1)
     x = torch.randn(4, 3, 6, 5, device=device, generator=generator).contiguous(memory_format=torch.channels_last)
@@ -57,7 +55,7 @@ def test_a_convolution_without_bias_and_without_a_gradient_of_its_input(device):
 @pytest.mark.parametrize("rectify", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_local_response_normalisation_equals_torch(channels, size, alpha, rectify, dtype, device):
-    from askew.engine.lrn_kernels import local_response_norm
+    from askew.engine.kernels.lrn import local_response_norm
 
     generator = torch.Generator(device).manual_seed(0)
     x = torch.randn(7, channels, 9, 11, device=device, generator=generator).to(dtype).contiguous(memory_format=torch.channels_last)
@@ -78,7 +76,7 @@ def test_local_response_normalisation_equals_torch(channels, size, alpha, rectif
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_max_pooling_equals_torch(channels, size, window, padding, ceil, rectify, dtype, device):
     """Whole numbers, so that many values are equal: the first of them takes the gradient."""
-    from askew.engine.pool_kernels import max_pool2d
+    from askew.engine.kernels.pool import max_pool2d
 
     generator = torch.Generator(device).manual_seed(0)
     x = torch.randint(-3, 4, (6, channels, size, size), device=device, generator=generator).to(dtype)
@@ -94,7 +92,7 @@ def test_max_pooling_equals_torch(channels, size, window, padding, ceil, rectify
 @pytest.mark.parametrize("shape", shapes((3, 4, 5, 6, 7), (2, 3, 130, 2, 2), (1, 2, 1, 3, 3), large=[(2, 50, 32, 16, 16)]))
 def test_batch_norm_sums_equal_torch(shape, device):
     """A mean far from 0, where a plain sum of squares would lose the variance."""
-    from askew.engine.norm_kernels import gradient_sums, var_mean
+    from askew.engine.kernels.norm import gradient_sums_in_triton, var_mean_in_triton
 
     clients, batch, channels, height, width = shape
     generator = torch.Generator(device).manual_seed(0)
@@ -102,15 +100,15 @@ def test_batch_norm_sums_equal_torch(shape, device):
     x = x.contiguous(memory_format=torch.channels_last).unflatten(0, (clients, batch))
     dy = torch.randn(shape, device=device, generator=generator)
     real = torch.full((clients,), batch, device=device)
-    var, mean = var_mean(x, real)
+    var, mean = var_mean_in_triton(x, real)
     expected_var, expected_mean = torch.var_mean(x.double(), dim=(1, 3, 4), correction=0)
     torch.testing.assert_close(var.double(), expected_var, rtol=1e-4, atol=0)
     torch.testing.assert_close(mean.double(), expected_mean, rtol=1e-6, atol=0)
     real[0] -= 1  # the last example of the first client is padding
     fewer_var, fewer_mean = torch.var_mean(x[0, :-1].double(), dim=(0, 2, 3), correction=0)
-    torch.testing.assert_close(var_mean(x, real)[0][0].double(), fewer_var, rtol=1e-4, atol=0)
-    torch.testing.assert_close(var_mean(x, real)[1][0].double(), fewer_mean, rtol=1e-6, atol=0)
-    dbias, dweight = gradient_sums(x, dy, mean, var.rsqrt())
+    torch.testing.assert_close(var_mean_in_triton(x, real)[0][0].double(), fewer_var, rtol=1e-4, atol=0)
+    torch.testing.assert_close(var_mean_in_triton(x, real)[1][0].double(), fewer_mean, rtol=1e-6, atol=0)
+    dbias, dweight = gradient_sums_in_triton(x, dy, mean, var.rsqrt())
     view = (clients, 1, channels, 1, 1)
     normal = (x.double() - expected_mean.view(view)) / expected_var.sqrt().view(view)
     torch.testing.assert_close(dbias.double(), dy.double().sum(dim=(1, 3, 4)), rtol=1e-3, atol=1e-3)
@@ -130,24 +128,24 @@ def values_for_normalising(dtype, device):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_normalised_values_equal_torch(dtype, device):
-    from askew.engine.norm_kernels import scaled
+    from askew.engine.kernels.norm import scaled_in_triton
 
     x, _, (mean, scale, bias, *_), real, mask = values_for_normalising(dtype, device)
     x[0, 1] = x[1] = float("nan")  # padding holds anything
     wide = [v.view(3, 1, 20, 1, 1) for v in (mean, scale, bias)]
     expected = torch.where(mask, (x.float() - wide[0]) * wide[1], 0.0) + wide[2]
-    got = scaled(x, mean, scale, bias, real)
+    got = scaled_in_triton(x, mean, scale, bias, real)
     torch.testing.assert_close(got.float(), expected.to(dtype).float(), rtol=1e-2 if dtype == torch.bfloat16 else 1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_gradients_of_normalised_values_equal_torch(dtype, device):
-    from askew.engine.norm_kernels import scaled_back
+    from askew.engine.kernels.norm import scaled_back_in_triton
 
     x, dy, columns, real, mask = values_for_normalising(dtype, device)
     mean, inverse, scale, plain, normal = (v.view(3, 1, 20, 1, 1) for v in columns)
     expected = torch.where(mask, scale * dy.float() - plain - normal * (x.float() - mean) * inverse, 0.0)
-    got = scaled_back(x, dy, *columns, real)
+    got = scaled_back_in_triton(x, dy, *columns, real)
     torch.testing.assert_close(got.float(), expected.to(dtype).float(), rtol=1e-2 if dtype == torch.bfloat16 else 1e-4, atol=1e-4)
 
 
@@ -155,7 +153,7 @@ def test_gradients_of_normalised_values_equal_torch(dtype, device):
 @pytest.mark.parametrize("kind", [torch.nn.LSTM, torch.nn.GRU])
 def test_one_recurrent_layer_equals_torch(kind, dtype, device):
     """Outputs, last state and all gradients of three clients against torch's layer in float64, one by one."""
-    from askew.engine.recurrent import recurrent
+    from askew.engine.layers.recurrent import recurrent
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -185,10 +183,10 @@ def test_one_recurrent_layer_equals_torch(kind, dtype, device):
 
 def test_a_client_without_examples_has_finite_statistics(device):
     """Idle clients: a count of 0."""
-    from askew.engine.norm_kernels import var_mean
+    from askew.engine.kernels.norm import var_mean_in_triton
 
     x = torch.randn(6, 5, 3, 3, device=device).contiguous(memory_format=torch.channels_last).unflatten(0, (2, 3))
-    var, mean = var_mean(x, torch.tensor([0, 3], device=device))
+    var, mean = var_mean_in_triton(x, torch.tensor([0, 3], device=device))
     assert bool(var.isfinite().all())
     assert bool(mean.isfinite().all())
     torch.testing.assert_close(mean[1], x[1].mean(dim=(0, 2, 3)), rtol=1e-5, atol=1e-6)
@@ -197,28 +195,28 @@ def test_a_client_without_examples_has_finite_statistics(device):
 @pytest.mark.parametrize("numbers", [1, 1023, 1024, 1025, 5000])
 def test_the_hash_equals_the_one_of_library_operations(numbers, device):
     from askew.core import rng
-    from askew.core.rng_kernels import mix
+    from askew.core.splitmix import mix, mix_in_triton, mix_number
 
     z = torch.randint(-(2**63), 2**63 - 1, (numbers,), generator=torch.Generator().manual_seed(0))
-    expected = [rng._signed(rng._mix_number(int(v))) for v in z[:50]]
-    got = mix(z.to(device)).cpu()
+    expected = [rng._signed(mix_number(int(v))) for v in z[:50]]
+    got = mix_in_triton(z.to(device)).cpu()
     assert got[:50].tolist() == expected
-    assert torch.equal(got, rng._mix(z))
-    assert torch.equal(mix(z.to(device).view(-1, 1).t()).cpu().flatten(), got)  # not contiguous
+    assert torch.equal(got, mix(z))
+    assert torch.equal(mix_in_triton(z.to(device).view(-1, 1).t()).cpu().flatten(), got)  # not contiguous
 
 
 @pytest.mark.parametrize("count", [1, 1024, 1500])
 def test_uniform_numbers_equal_the_ones_of_library_operations(count, device):
     from askew.core import rng
-    from askew.core.rng_kernels import uniform
+    from askew.core.splitmix import uniform_in_triton
 
     keys = rng.fold(rng.key(5, "client"), torch.arange(6).view(2, 3))
     expected = (rng.bits(keys, count) >> 39).to(torch.float32) * 2.0**-24
-    got = uniform(keys.to(device), count)
+    got = uniform_in_triton(keys.to(device), count)
     assert torch.equal(got.cpu(), expected)
     assert got.shape == (2, 3, count)
-    assert torch.equal(uniform(keys.to(device).t(), count).cpu(), expected.transpose(0, 1))
-    assert uniform(keys.to(device), 0).shape == (2, 3, 0)
+    assert torch.equal(uniform_in_triton(keys.to(device).t(), count).cpu(), expected.transpose(0, 1))
+    assert uniform_in_triton(keys.to(device), 0).shape == (2, 3, 0)
 
 
 def test_random_streams_are_the_same_on_every_device(device):

@@ -10,8 +10,8 @@ from askew.papers.fednnnn2020.items import METHODS, POPULATIONS
 from askew.papers.measures import known, measure
 from askew.papers.numbers import printed
 from askew.papers.papers import find
+from askew.runs.driver import shape_of
 from askew.runs.run import run
-from askew.runs.sweep import _shape
 
 ITEMS = {item.name: item for item in find("fednnnn2020")}
 TABLES = {"mnist": ITEMS["table2-mnist"], "cifar10": ITEMS["table2-cifar10"]}
@@ -110,8 +110,7 @@ def test_figures_show_the_runs_of_the_table():
 
 def test_methods_with_equal_steps_train_together():
     for item in TABLES.values():
-        shapes = {method: {_shape(each.recipes[0]) for each in item.rows if each.name.startswith(method)}
-                  for method in METHODS}
+        shapes = {method: {shape_of(each.recipes[0]) for each in item.rows if each.name.startswith(method)} for method in METHODS}
         assert len(shapes["FedAvg"]) == 1
         assert shapes["FedAvg"] == shapes["Norm-Norm"] == shapes["Momentum"] == shapes["FedNNNN"] != shapes["FedProx"]
 

@@ -11,8 +11,8 @@ from askew.engine.task import build_task
 from askew.papers.hsu2019.items import ALPHAS, BETAS, FRACTIONS, RATES
 from askew.papers.numbers import printed
 from askew.papers.papers import find
+from askew.runs.driver import shape_of
 from askew.runs.run import run
-from askew.runs.sweep import _shape
 
 ITEMS = {item.name: item for item in find("hsu2019")}
 PANELS = ["c0.05-e1", "c0.1-e1", "c0.2-e1", "c0.4-e1", "c0.05-e5", "c0.1-e5", "c0.2-e5", "c0.4-e5"]
@@ -129,7 +129,7 @@ def test_figure_6_runs_over_the_effective_rate_at_alpha_1():
 
 
 def test_runs_of_one_local_epoch_train_together():
-    shapes = {_shape(recipe) for each in (*QUOTED.rows, *ITEMS["figure6-c0.4-e1"].rows) for recipe in each.recipes}
+    shapes = {shape_of(recipe) for each in (*QUOTED.rows, *ITEMS["figure6-c0.4-e1"].rows) for recipe in each.recipes}
     assert len(shapes) == 1
 
 

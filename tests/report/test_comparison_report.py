@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,24 +12,24 @@ import askew
 from askew.pieces.methods import centralised, fedavg, fedcd, fednnnn
 from askew.report.comparison import plot_comparison
 from askew.report.comparison_table import divergence_lines, method_rows, needs_line, skew_rows
-from askew.runs.comparison import Comparison, Contender, Outcome
+from askew.runs.comparison import Comparison, Contender
+from askew.runs.result import Result
 
 
-def outcome(seed: int, *curve: float, test: float | None = None) -> Outcome:
+def result(seed: int, *curve: float, test: float | None = None, diverged: str | None = None) -> Result:
     records = [{"round": t + 1, "accuracy": value if test is None else test, "device_accuracy_mean": value,
                 "bytes_up": 1_000_000, "bytes_down": 500_000} for t, value in enumerate(curve)]
-    return Outcome(seed, records, seconds=2.0)
+    return Result(askew.Recipe(seed=seed), records, {}, seconds=2.0, diverged=diverged)
 
 
 @pytest.fixture
 def comparison() -> Comparison:
     return Comparison((
-        Contender("fedavg", fedavg(), outcomes=(outcome(0, 0.2, 0.5), outcome(1, 0.3, 0.7))),
-        Contender("fednnnn", fednnnn(), outcomes=(outcome(0, 0.8, 0.8), outcome(1, 0.7, 0.76))),
-        Contender("wild", fednnnn(), diverged={0: "round 1: too fast", 1: "round 2: too fast"}),
-        Contender("centralised", centralised(), outcomes=(outcome(0, 0.7, 0.8), outcome(1, 0.7, 0.8))),
-        Contender("fedcd", fedcd(), personal=True,
-                  outcomes=(outcome(0, 0.9, 0.9, test=0.3), outcome(1, 0.9, 0.9, test=0.3))),
+        Contender("fedavg", fedavg(), results=(result(0, 0.2, 0.5), result(1, 0.3, 0.7))),
+        Contender("fednnnn", fednnnn(), results=(result(0, 0.8, 0.8), result(1, 0.7, 0.76))),
+        Contender("wild", fednnnn(), results=(result(0, diverged="round 1: too fast"), result(1, 0.1, diverged="round 2: too fast"))),
+        Contender("centralised", centralised(), is_ceiling=True, results=(result(0, 0.7, 0.8), result(1, 0.7, 0.8))),
+        Contender("fedcd", fedcd(), personal=True, results=(result(0, 0.9, 0.9, test=0.3), result(1, 0.9, 0.9, test=0.3))),
     ), seeds=(0, 1), judge="devices", majority=0.9)
 
 
@@ -63,6 +64,12 @@ def test_the_table_orders_by_kind_and_accuracy_and_marks_the_best_single_model(c
     rows = comparison.as_mapping()["methods"]
     assert needs_line(rows) == "¹ a validation set on each device"
     assert divergence_lines(rows) == ["wild diverged in 2 of 2 seeds: seed 0, round 1: too fast"]
+
+
+def test_runs_that_trained_together_share_their_time() -> None:
+    alone, shared = (replace(result(0, 0.5), seconds=6.0, together=together) for together in (1, 4))
+    assert Contender("a", fedavg(), results=(alone,)).seconds == 6.0
+    assert Contender("a", fedavg(), results=(alone, shared)).seconds == (6.0 + 6.0 / 4) / 2
 
 
 def test_a_seed_that_never_gets_there_is_counted(comparison: Comparison) -> None:

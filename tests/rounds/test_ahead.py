@@ -79,6 +79,6 @@ def test_a_sweep_of_which_some_diverge_and_some_end_earlier(monkeypatch):
     ahead = sweep(recipes, engine="vectorised")
     for one, other in zip(ahead, plain, strict=True):
         assert one.diverged == other.diverged
-        assert [r["round"] for r in one.result.records] == [r["round"] for r in other.result.records]
-        assert one.result.records == other.result.records
-    assert [len(o.result.records) for o in ahead] == [4, 0, 2, 3]
+        assert [r["round"] for r in one.records] == [r["round"] for r in other.records]
+        assert one.records == other.records
+    assert [len(o.records) for o in ahead] == [4, 0, 2, 3]

@@ -10,7 +10,8 @@ from askew.core.dataset import Source
 from askew.data import load
 from askew.engine.task import build_task
 from askew.partition import draw
-from askew.pieces.methods import centralised, data_sharing, fedavg, fedavgm, fedcd, fednnnn, fedprox
+from askew.pieces.methods import centralised, data_sharing, fedavg, fedcd, fednnnn, fedprox
+from askew.rounds.simulation import Simulation
 from askew.runs import compare as module
 from askew.runs.compare import compare
 from askew.runs.judge import majority_accuracy, measured
@@ -43,6 +44,37 @@ def test_every_number_is_that_of_a_run_by_itself(tmp_path):
     folder = RunFolder.open(tmp_path / "c" / "fednnnn-seed7")
     assert folder.recipe == recipes["fednnnn"].replace(seed=7, judge="global")
     assert folder.summary["accuracy"] == table["methods"][1]["accuracies"][1]
+
+
+def test_methods_of_one_shape_train_together_with_the_bits_of_a_run_alone():
+    """One seed after the other. Training in one place suits another engine, which it keeps."""
+    recipes = {"fedavg": fedavg(BASE), "centralised": centralised(BASE.replace(batch_size=1)), "fednnnn": fednnnn(BASE),
+               "data_sharing": data_sharing(BASE), "fedprox": fedprox(BASE)}
+    told = []
+    result = compare(recipes, [0, 1], on_round=lambda record, recipe: told.append((recipe.seed, recipe.name, record["round"])))
+    assert [run.together for contender in result.contenders for run in contender.finished] == [3, 3, 1, 1, 3, 3, 3, 3, 1, 1]
+    assert told[:6] == [(0, name, round) for round in (1, 2) for name in ("fedavg", "fednnnn", "data_sharing")]
+    assert [seed for seed, _, _ in told] == [0] * 15 + [1] * 15
+    for contender in result.contenders:
+        for run in contender.finished:
+            assert run.records == askew.run(run.recipe).records, contender.label
+
+
+def test_what_trains_in_one_place_is_seen_by_what_it_owns():
+    recipes = {"fedavg": fedavg(BASE), "alone": BASE.replace(population="iid(clients=1)"),
+               "part": BASE.replace(population="pooled()", hold_out=0.5)}
+    assert [c.is_ceiling for c in compare(recipes, [0]).contenders] == [False, True, False]
+
+
+def test_a_comparison_that_diverged_is_not_trained_again(tmp_path, monkeypatch):
+    recipes = {"wild": fedavg(BLOWS_UP), "fedavg": fedavg(BASE)}
+    first = compare(recipes, [0], out=tmp_path / "c").as_mapping()
+    monkeypatch.setattr(Simulation, "begin", None)
+    again = compare(recipes, [0], out=tmp_path / "c", go_on=True).as_mapping()
+    assert [(row["accuracies"], row["diverged"]) for row in again["methods"]] == [
+        (row["accuracies"], row["diverged"]) for row in first["methods"]]
+    seconds, before = ([row["seconds"] for row in table["methods"]] for table in (again, first))
+    assert seconds == pytest.approx(before, abs=0.001)
 
 
 def test_the_target_is_a_share_of_what_centralised_training_reaches():
@@ -87,12 +119,12 @@ def test_ctrl_c_leaves_what_was_finished(tmp_path):
     def stop(record, recipe):
         nonlocal calls
         calls += 1
-        if calls == 8:  # seed 0: 2 x 3 rounds; then round 2 of fedavg with seed 1
+        if calls == 8:  # seed 0: 2 x 3 rounds; then round 1 of both with seed 1
             raise KeyboardInterrupt
 
     result = compare(recipes, [0, 1], out=tmp_path / "c", on_round=stop)
     assert result.interrupted
-    assert [[o.seed for o in c.outcomes] for c in result.contenders] == [[0], [0]]
+    assert [[result.recipe.seed for result in c.finished] for c in result.contenders] == [[0], [0]]
     assert json.loads((tmp_path / "c" / "table.json").read_text())["interrupted"]
     going_on = askew.resume(tmp_path / "c" / "fedavg-seed1")
     assert going_on.records == askew.run(fedavg(BASE.replace(seed=1))).records
@@ -165,7 +197,7 @@ def test_a_mistake_in_the_last_recipe_is_found_before_the_first_one_runs(tmp_pat
     def no_run(*args, **kwargs):
         pytest.fail("nothing may run")
 
-    monkeypatch.setattr(module, "run", no_run)
+    monkeypatch.setattr(module, "drive", no_run)
     bad = BASE.replace(server=["mean()", "mask_by_sign_agreement(theta=99)"])
     with pytest.raises(askew.AskewError, match=r"^bad: .*theta = 99.*use at most 10"):
         compare({"fedavg": fedavg(BASE), "bad": bad}, [0], out=tmp_path / "c")
@@ -193,25 +225,27 @@ def test_two_labels_never_share_a_folder(tmp_path):
 
 
 def test_an_interrupted_comparison_goes_on_where_it_stopped(tmp_path):
-    """Finished runs are kept, the one under way is resumed, the rest is done: the same numbers as without the break."""
-    recipes = {"fedavg": BASE, "fedavgm": fedavgm(BASE), "fednnnn": fednnnn(BASE)}
+    """Finished runs are kept, those under way are resumed, the rest is done: the same numbers as without the break."""
+    recipes = {"fedprox": fedprox(BASE), "fedavg": BASE, "fednnnn": fednnnn(BASE), "fedcd": fedcd(BASE)}  # the second and third together
     whole = compare(recipes, [0], out=tmp_path / "whole")
     rounds = 0
 
-    def stop_in_the_second_run(record, recipe):
+    def stop_in_the_second_group(record, recipe):
         nonlocal rounds
         rounds += 1
         if rounds == BASE.rounds + 1:
             raise KeyboardInterrupt
 
-    cut = compare(recipes, [0], out=tmp_path / "cut", on_round=stop_in_the_second_run)
+    cut = compare(recipes, [0], out=tmp_path / "cut", on_round=stop_in_the_second_group)
     assert cut.interrupted
-    assert [len(c.outcomes) for c in cut.contenders] == [1, 0, 0]
-    kept = (tmp_path / "cut" / "fedavg-seed0" / "model.safetensors").stat().st_mtime_ns
+    assert [len(c.finished) for c in cut.contenders] == [1, 0, 0, 0]
+    assert [(tmp_path / "cut" / f"{name}-seed0" / "checkpoint.pt").exists() for name in recipes] == [False, True, True, False]
+    kept = (tmp_path / "cut" / "fedprox-seed0" / "model.safetensors").stat().st_mtime_ns
     done = compare(recipes, [0], out=tmp_path / "cut", go_on=True)
     assert not done.interrupted
-    assert (tmp_path / "cut" / "fedavg-seed0" / "model.safetensors").stat().st_mtime_ns == kept, "not trained again"
+    assert (tmp_path / "cut" / "fedprox-seed0" / "model.safetensors").stat().st_mtime_ns == kept, "not trained again"
     for a, b in zip(whole.contenders, done.contenders, strict=True):
-        assert a.outcomes[0].records == b.outcomes[0].records
+        assert a.finished[0].records == b.finished[0].records
+    assert compare({"fedavg": BASE}, [0], out=tmp_path / "not begun", go_on=True).contenders[0].finished
     with pytest.raises(askew.AskewError, match="holds a run of another recipe"):
         compare({"fedavg": BASE.replace(rounds=7)}, [0], out=tmp_path / "cut", go_on=True)

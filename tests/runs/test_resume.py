@@ -72,10 +72,10 @@ def test_interrupted_in_the_middle_of_a_round(owner, method, tmp_path, monkeypat
 def test_interrupted_twice_and_before_the_first_round(tmp_path, monkeypatch):
     askew.run(BASE, out=tmp_path / "whole")
     with monkeypatch.context() as patch:
-        def strike(self):
+        def strike(self, behind):
             raise KeyboardInterrupt
 
-        patch.setattr(Simulation, "advance", strike)
+        patch.setattr(Simulation, "begin", strike)
         nothing = askew.run(BASE, out=tmp_path / "broken")
     assert nothing.records == []
     askew.resume(tmp_path / "broken", on_round=stop_after(1))
@@ -87,11 +87,11 @@ def test_interrupted_twice_and_before_the_first_round(tmp_path, monkeypatch):
 def test_killed_after_a_checkpoint(tmp_path, monkeypatch):
     """A power cut: the last checkpoint is older than the last metrics, and the last line is half written."""
     askew.run(BASE, out=tmp_path / "whole")
-    monkeypatch.setattr("askew.runs.run.CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr("askew.runs.driver.CHECKPOINT_SECONDS", 0.0)
 
     def power_cut(record, recipe):
         if record["round"] == 2:
-            monkeypatch.setattr("askew.runs.run.CHECKPOINT_SECONDS", 1e9)
+            monkeypatch.setattr("askew.runs.driver.CHECKPOINT_SECONDS", 1e9)
         if record["round"] == 3:
             raise MemoryError
 

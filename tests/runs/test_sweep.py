@@ -37,33 +37,33 @@ def test_configurations_train_together_as_they_would_alone(axes):
     base = BASE.replace(step="sgd(lr=decay(0.1, 0.9), momentum=0.5, weight_decay=0.001)")
     recipes = grid(base, axes)
     outcomes = sweep(recipes, engine="vectorised")
-    assert {id(o.result.simulation.engine) for o in outcomes} == {id(outcomes[0].result.simulation.engine)}, "one group"
-    assert isinstance(outcomes[0].result.simulation.engine, Vectorised)
+    assert {id(o.simulation.engine) for o in outcomes} == {id(outcomes[0].simulation.engine)}, "one group"
+    assert isinstance(outcomes[0].simulation.engine, Vectorised)
     for recipe, outcome in zip(recipes, outcomes, strict=True):
         assert outcome.recipe == recipe
         assert outcome.diverged is None
-        same(askew.run(recipe, engine="sequential"), outcome.result)
+        same(askew.run(recipe, engine="sequential"), outcome)
 
 
 def test_pieces_that_need_the_whole_model_take_a_value_each():
     recipes = grid(BASE.replace(step=["add_gradient_noise(0.01)", "sgd(lr=0.1)", "project_to_ball(radius=3.0)"]),
                    {"project_to_ball.radius": [2.0, 4.0], "add_gradient_noise.std": [0.001, 0.1]})
     for recipe, outcome in zip(recipes, sweep(recipes, engine="vectorised"), strict=True):
-        same(askew.run(recipe, engine="sequential"), outcome.result)
+        same(askew.run(recipe, engine="sequential"), outcome)
 
 
 def test_server_pieces_and_pools_may_differ_within_a_group():
     recipes = [BASE, fednnnn(BASE, beta=0.5), fednnnn(BASE, beta=1.0), BASE.replace(population="iid(clients=7)")]
     for recipe, outcome in zip(recipes, sweep(recipes, engine="vectorised"), strict=True):
-        same(askew.run(recipe, engine="sequential"), outcome.result)
+        same(askew.run(recipe, engine="sequential"), outcome)
 
 
 def test_unequal_shapes_are_scheduled_one_after_the_other():
     recipes = [BASE, BASE.replace(batch_size=8), BASE.replace(model="mlp(hidden=[8])"), fedcd(BASE, milestones=[1])]
     outcomes = sweep(recipes, engine="vectorised")
-    assert len({id(o.result.simulation.engine) for o in outcomes}) == 4
+    assert len({id(o.simulation.engine) for o in outcomes}) == 4
     for recipe, outcome in zip(recipes, outcomes, strict=True):
-        same(askew.run(recipe, engine="sequential"), outcome.result)
+        same(askew.run(recipe, engine="sequential"), outcome)
 
 
 def test_one_that_diverges_does_not_stop_the_others():
@@ -71,7 +71,7 @@ def test_one_that_diverges_does_not_stop_the_others():
     outcomes = sweep(recipes, engine="vectorised")
     assert "lower the learning rate" in (outcomes[1].diverged or "")
     assert [o.diverged is None for o in outcomes] == [True, False, True]
-    same(askew.run(recipes[2], engine="sequential"), outcomes[2].result)
+    same(askew.run(recipes[2], engine="sequential"), outcomes[2])
 
 
 def test_a_warm_up_that_configurations_share_is_trained_once(monkeypatch):
@@ -94,7 +94,7 @@ def test_a_warm_up_that_configurations_share_is_trained_once(monkeypatch):
     outcomes = sweep(recipes, engine="vectorised")
     assert trained == ["0.2 100"] * 2 + ["0.8 60"] * 2  # two epochs each
     for one, outcome in zip(alone, outcomes, strict=True):
-        same(one, outcome.result)
+        same(one, outcome)
 
 
 class HalfFrozen(nn.Module):
@@ -124,7 +124,7 @@ def test_recipes_whose_frozen_weights_differ_do_not_share_them():
     for recipe, outcome in zip(recipes, outcomes, strict=True):
         alone = askew.run(recipe, engine="sequential")
         for name, v in alone.model.items():
-            torch.testing.assert_close(outcome.result.model[name], v, atol=1e-5, rtol=1e-4)
+            torch.testing.assert_close(outcome.model[name], v, atol=1e-5, rtol=1e-4)
 
 
 def test_an_engine_that_falls_back_trains_each_recipe_with_its_own_data():
@@ -146,7 +146,7 @@ def test_an_engine_that_falls_back_trains_each_recipe_with_its_own_data():
     for recipe, outcome in zip(recipes, outcomes, strict=True):
         assert outcome.together == 1
         alone = askew.run(recipe, model=model, engine="sequential")
-        assert all(torch.equal(outcome.result.model[name], v) for name, v in alone.model.items())
+        assert all(torch.equal(outcome.model[name], v) for name, v in alone.model.items())
 
 
 @pytest.mark.parametrize("model", ["norm", "mixes"])
@@ -172,7 +172,7 @@ def test_rates_belong_to_their_recipe_where_batches_differ_in_size(model, steps)
     for recipe, outcome in zip(recipes, sweep(recipes, model=network, engine="vectorised"), strict=True):
         alone = askew.run(recipe, model=network, engine="sequential")
         for name, v in alone.model.items():
-            torch.testing.assert_close(outcome.result.model[name], v, atol=1e-4, rtol=1e-3)
+            torch.testing.assert_close(outcome.model[name], v, atol=1e-4, rtol=1e-3)
 
 
 @pytest.mark.parametrize("values", [(0.0, 0.5), (0.5, 0.0)])
@@ -181,4 +181,4 @@ def test_noise_of_one_recipe_does_not_hang_on_that_of_another(values):
     for recipe, outcome in zip(recipes, sweep(recipes, engine="vectorised"), strict=True):
         alone = askew.run(recipe, engine="sequential")
         for name, v in alone.model.items():
-            torch.testing.assert_close(outcome.result.model[name], v, atol=1e-4, rtol=1e-3)
+            torch.testing.assert_close(outcome.model[name], v, atol=1e-4, rtol=1e-3)

@@ -47,19 +47,19 @@ def whole(request, tmp_path_factory, one_thread):
 def test_interrupted_and_gone_on_with_is_the_same_bit_for_bit(whole, number, round, tmp_path):
     engine, folder, undisturbed = whole
     stopped = sweep(RECIPES, engine=engine, folders=paths(tmp_path / "broken"), on_round=stop_at(number, round))
-    assert any(outcome.result.interrupted for outcome in stopped)
+    assert any(outcome.interrupted for outcome in stopped)
     went_on = sweep(RECIPES, engine=engine, folders=paths(tmp_path / "broken"))
-    assert not any(outcome.result.interrupted for outcome in went_on)
-    assert [o.result.records for o in went_on] == [o.result.records for o in undisturbed]
+    assert not any(outcome.interrupted for outcome in went_on)
+    assert [o.records for o in went_on] == [o.records for o in undisturbed]
     assert contents(tmp_path / "broken") == contents(folder)
 
 
 def test_with_folders_the_results_are_those_without(tmp_path):
     written, plain = sweep(RECIPES, folders=paths(tmp_path)), sweep(RECIPES)
-    assert [o.result.records for o in written] == [o.result.records for o in plain]
+    assert [o.records for o in written] == [o.records for o in plain]
     assert [o.together for o in written] == [o.together for o in plain]
     assert RunFolder.open(tmp_path / "1").recipe == RECIPES[1]
-    assert RunFolder.open(tmp_path / "1").records() == written[1].result.records
+    assert RunFolder.open(tmp_path / "1").records() == written[1].records
 
 
 def test_configurations_at_different_rounds_catch_up_and_join(tmp_path):
@@ -69,7 +69,7 @@ def test_configurations_at_different_rounds_catch_up_and_join(tmp_path):
     sweep(recipes[:2], engine="vectorised", folders=folders[:2], on_round=stop_at(1, 2))
     seen = []
     went_on = sweep(recipes, engine="vectorised", folders=folders, on_round=lambda i, record, recipe: seen.append((i, record["round"])))
-    assert [o.result.records for o in went_on] == [o.result.records for o in whole]
+    assert [o.records for o in went_on] == [o.records for o in whole]
     fresh = seen[4:]  # what the first sweep did is told first: rounds 1 and 2 of two configurations
     assert seen[:4] == [(0, 1), (0, 2), (1, 1), (1, 2)]
     assert fresh == [(2, 1), (3, 1), (2, 2), (3, 2)] + [(i, r) for r in (3, 4) for i in range(4)]
@@ -77,11 +77,11 @@ def test_configurations_at_different_rounds_catch_up_and_join(tmp_path):
 
 def test_auto_goes_on_with_the_engine_that_a_run_began_with(tmp_path):
     recipes = RECIPES[:2]
-    by_engine = {engine: [o.result.records for o in sweep(recipes, engine=engine)] for engine in ("sequential", "vectorised", "auto")}
+    by_engine = {engine: [o.records for o in sweep(recipes, engine=engine)] for engine in ("sequential", "vectorised", "auto")}
     assert by_engine["auto"] == by_engine["vectorised"] != by_engine["sequential"], "else this test shows nothing"
     sweep(recipes, engine="sequential", folders=paths(tmp_path, recipes), on_round=stop_at(0, 2))
     went_on = sweep(recipes, folders=paths(tmp_path, recipes))
-    assert went_on[0].result.records == by_engine["sequential"][0]
+    assert went_on[0].records == by_engine["sequential"][0]
 
 
 def test_what_is_finished_or_diverged_is_not_trained_again(tmp_path, monkeypatch):
@@ -96,17 +96,17 @@ def test_what_is_finished_or_diverged_is_not_trained_again(tmp_path, monkeypatch
     told, ended = [], []
     again = sweep(recipes, folders=paths(tmp_path, recipes), on_round=lambda i, record, recipe: told.append(i),
                   on_end=lambda i, outcome: ended.append(i))
-    assert [o.result.records for o in again] == [o.result.records for o in first]
+    assert [o.records for o in again] == [o.records for o in first]
     assert [o.diverged for o in again] == [o.diverged for o in first]
-    assert again[0].result.model.keys() == first[0].result.model.keys()
+    assert again[0].model.keys() == first[0].model.keys()
     assert told == [0] * 4
     assert ended == [0, 1]
 
 
 def test_killed_between_checkpoints(tmp_path, monkeypatch):
     whole = sweep(RECIPES[:2], folders=paths(tmp_path / "whole", RECIPES[:2]))
-    monkeypatch.setattr("askew.runs.run.CHECKPOINT_SECONDS", 0.0)
-    monkeypatch.setattr("askew.runs.sweep.SAVING_SHARE", 1e9)
+    monkeypatch.setattr("askew.runs.driver.CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr("askew.runs.driver.SAVING_SHARE", 1e9)
 
     def power_cut(i, record, recipe):
         if (i, record["round"]) == (1, 3):
@@ -134,10 +134,10 @@ def test_interrupted_while_a_finished_one_is_written(tmp_path, monkeypatch):
 
     monkeypatch.setattr(RunFolder, "save_summary", strike)
     stopped = sweep(recipes, folders=paths(tmp_path / "broken", recipes))
-    assert [len(o.result.records) for o in stopped] == [4, 4]
+    assert [len(o.records) for o in stopped] == [4, 4]
     monkeypatch.setattr(RunFolder, "save_summary", real)
     went_on = sweep(recipes, folders=paths(tmp_path / "broken", recipes))
-    assert [o.result.records for o in went_on] == [o.result.records for o in whole]
+    assert [o.records for o in went_on] == [o.records for o in whole]
     assert contents(tmp_path / "broken") == contents(tmp_path / "whole")
 
 
@@ -148,27 +148,27 @@ def test_a_warm_up_is_not_trained_again(tmp_path, monkeypatch):
     monkeypatch.setattr("askew.engine.task.Task.train_pooled", None)
     went_on = sweep([recipe], folders=[tmp_path / "broken"])
     assert went_on[0].recipe == recipe
-    assert went_on[0].result.records == whole[0].result.records
+    assert went_on[0].records == whole[0].records
 
 
 def test_the_limit_stops_at_the_end_of_a_round(tmp_path):
     recipes = [recipe.replace(rounds=100_000) for recipe in RECIPES[:2]]
     stopped = sweep(recipes, engine="vectorised", folders=paths(tmp_path, recipes), limit_s=1.5)
-    rounds = [len(o.result.records) for o in stopped]
+    rounds = [len(o.records) for o in stopped]
     assert rounds[0] == rounds[1] > 0
-    assert all(o.result.interrupted for o in stopped)
+    assert all(o.interrupted for o in stopped)
     assert all(json.loads((tmp_path / name / "summary.json").read_text())["stopped"] == "interrupted" for name in "01")
     further = sweep(recipes, engine="vectorised", folders=paths(tmp_path, recipes), limit_s=1.5)
-    assert len(further[0].result.records) > rounds[0]
-    assert further[0].result.records[: rounds[0]] == stopped[0].result.records
-    assert further[0].result.seconds > stopped[0].result.seconds + 0.3  # all sessions count
+    assert len(further[0].records) > rounds[0]
+    assert further[0].records[: rounds[0]] == stopped[0].records
+    assert further[0].seconds > stopped[0].seconds + 0.3  # all sessions count
 
 
 def test_what_the_limit_did_not_reach_has_no_records(tmp_path):
     recipes = [BASE.replace(rounds=100_000), BASE.replace(batch_size=8)]
     outcomes = sweep(recipes, folders=paths(tmp_path, recipes), limit_s=0.5)
-    assert outcomes[1].result.interrupted
-    assert outcomes[1].result.records == []
+    assert outcomes[1].interrupted
+    assert outcomes[1].records == []
     assert not (tmp_path / "1").exists()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,10 +18,11 @@ from askew.core.recipe import Recipe
 from askew.core.skew import mean_emd
 from askew.engine.task import draw_population
 from askew.runs import default_job
-from askew.runs.compare import check_new_folder, write_table
 from askew.runs.compare import compare as run_all
+from askew.runs.compare import write_table
 from askew.runs.comparison import Comparison, Contender
 from askew.runs.load import load_recipe
+from askew.runs.run_folder import RunFolder, default_folder
 
 app = typer.Typer()
 _LADDER = "fedavg, "
@@ -76,20 +76,11 @@ def compare(
     recipes = make_recipes(file, pairs, methods)
     plain = all(value is None for value in (file, data, population, methods))
     skews = _skewed(recipes["fedavg"]) if plain else {}
-    if go_on and (folder is None or not folder.is_dir()):
-        raise AskewError(f"--resume needs --out with the folder of an interrupted comparison, got {str(folder) if folder else 'none'}")
-    folder = folder or _default_folder()
-    if not go_on:
-        check_new_folder(folder)
+    RunFolder.check_many(folder, go_on, "comparison")
+    folder = folder or default_folder("compare")
     first = next(iter(recipes.values())).seed
-    everything = {**recipes, **skews}
-    width = max(len(recipe.name) for recipe in everything.values())  # so that the bar stays where it is
-    with RunProgress(seeds * sum(recipe.rounds for recipe in everything.values()), "compare") as progress:
-        def start(label: str, seed: int) -> None:
-            progress.label(f"{everything[label].name:<{width}} seed {seed}")
-
-        shared: Any = {"go_on": go_on, "engine": engine, "device": device, "data_dir": data_dir, "on_start": start,
-                       "on_round": progress.on_round}
+    with RunProgress(seeds * sum(recipe.rounds for recipe in (*recipes.values(), *skews.values())), "compare") as progress:
+        shared: Any = {"go_on": go_on, "engine": engine, "device": device, "data_dir": data_dir, "on_round": progress.on_round}
         result = run_all(recipes, range(first, first + seeds), target=target, out=folder, **shared)
         ladder = None
         if skews and not result.interrupted:
@@ -106,7 +97,7 @@ def compare(
     if result.interrupted or (ladder is not None and ladder.interrupted):
         err.print(f"interrupted: this is what was finished; go on with the same options and --resume --out {folder}", soft_wrap=True)
         raise typer.Exit(130)
-    if not any(contender.outcomes for contender in result.contenders):
+    if not any(contender.finished for contender in result.contenders):
         raise typer.Exit(3)  # as `askew run` does when training diverges
 
 
@@ -150,10 +141,10 @@ def _places(text: str, separator: str) -> list[str]:
 
 def skew_table(result: Comparison, ladder: Comparison, data_dir: str | None) -> list[dict[str, Any]]:
     """What skew costs FedAvg: training in one place, then federations from none to the job's own."""
-    found: dict[str, Contender] = {c.label.removeprefix(_LADDER): c for c in ladder.contenders}
-    ceiling, own = result.named("centralised"), result.named("fedavg")
+    steps: dict[str, Contender] = {c.label.removeprefix(_LADDER): c for c in ladder.contenders}
+    ceiling, last = result.named("centralised"), result.named("fedavg")
     rows = [("training in one place", ceiling)]
-    rows += [(f"FedAvg, {name}", found.get(name, own)) for name in default_job.SKEWS]
+    rows += [(f"FedAvg, {name}", steps.get(name, last)) for name in default_job.SKEWS]
     top = ceiling.mean("global") if ceiling else None
     table = []
     for name, contender in rows:
@@ -177,19 +168,14 @@ def _emd(contender: Contender, data_dir: str | None) -> float | None:
     if contender.is_ceiling:
         return None
     data = registry.build("data", contender.recipe.data, data_dir=data_dir)
-    drawn = [draw_population(contender.recipe.replace(seed=outcome.seed), data) for outcome in contender.outcomes]
+    drawn = [draw_population(contender.recipe.replace(seed=result.recipe.seed), data) for result in contender.finished]
     return sum(mean_emd(population.counts, population.class_totals) for population in drawn) / len(drawn)
-
-
-def _default_folder() -> Path:
-    stem = Path("runs") / f"{datetime.now():%Y%m%d-%H%M%S}-compare"
-    return next(path for n in range(1, 1000) if not (path := stem if n == 1 else Path(f"{stem}-{n}")).exists())
 
 
 def _draw(result: Comparison, folder: Path, plot: Path | None) -> None:
     from askew.report.comparison import plot_comparison
 
-    if any(contender.outcomes for contender in result.contenders):
+    if any(contender.finished for contender in result.contenders):
         for path in (folder / "curves.png", folder / "curves.svg", *([plot] if plot else [])):
             plot_comparison(result, path)
 

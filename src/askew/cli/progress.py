@@ -29,9 +29,6 @@ class RunProgress:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._bar.stop()
 
-    def label(self, text: str) -> None:
-        self._bar.update(self._id, description=text)
-
     def on_round(self, record: dict[str, Any], recipe: Recipe) -> None:
         headline = objective_of(recipe).headline
         if headline in record:

@@ -27,10 +27,7 @@ def resume(
 ) -> None:
     """Go on with an interrupted run; the result is the one it would have had without the break."""
     import_modules(imports)
-    run = RunFolder.open(folder)
-    recipe = run.recipe
+    recipe = RunFolder.open(folder).recipe
     with RunProgress(recipe.rounds, f"{recipe.name} on {recipe.data.name}") as progress:
-        for record in run.records():
-            progress.on_round(record, recipe)
         result = go_on(folder, engine=engine, device=device, data_dir=data_dir, on_round=progress.on_round)
     show(result, as_json)

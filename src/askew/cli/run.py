@@ -10,7 +10,7 @@ import typer
 from askew.cli.common import AsJson, DataDir, Imports, err, import_modules, out, print_json
 from askew.cli.progress import RunProgress
 from askew.runs.load import load_recipe
-from askew.runs.run import Result
+from askew.runs.result import Result
 from askew.runs.run import run as train
 from askew.runs.run_folder import default_folder
 
@@ -52,8 +52,8 @@ def run(
     if seed is not None:
         recipe = recipe.replace(seed=seed)
     with RunProgress(recipe.rounds, f"{recipe.name} on {recipe.data.name}") as progress:
-        result = train(recipe, engine=engine, precision=precision, device=device, data_dir=data_dir, out=folder or default_folder(recipe),
-                       overwrite=overwrite, on_round=progress.on_round)
+        result = train(recipe, engine=engine, precision=precision, device=device, data_dir=data_dir, overwrite=overwrite,
+                       out=folder or default_folder(f"{recipe.name}-{recipe.data.name}"), on_round=progress.on_round)
     show(result, as_json)
 
 

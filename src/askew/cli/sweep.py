@@ -17,9 +17,10 @@ from askew.cli.progress import RunProgress
 from askew.cli.run import Device, Engine, Precision, Settings
 from askew.core.errors import AskewError
 from askew.core.recipe import parse_value
-from askew.runs.compare import check_new_folder
 from askew.runs.load import load_recipe
-from askew.runs.sweep import Outcome, grid
+from askew.runs.result import Result
+from askew.runs.run_folder import RunFolder
+from askew.runs.sweep import grid
 from askew.runs.sweep import sweep as train
 
 app = typer.Typer()
@@ -56,18 +57,15 @@ def sweep(
         raise AskewError("sweep needs at least one --grid KEY=A,B,...; for example --grid sgd.lr=0.03,0.1,0.3")
     recipes = grid(load_recipe(file, settings or [], method), values)
     combinations = [dict(zip(values, chosen, strict=True)) for chosen in product(*values.values())]  # in the order of `grid`
-    if go_on and (folder is None or not folder.is_dir()):
-        raise AskewError(f"--resume needs --out with the folder of an interrupted sweep, got {str(folder) if folder else 'none'}")
-    if folder is not None and not go_on:
-        check_new_folder(folder)
+    RunFolder.check_many(folder, go_on, "sweep")
     folders = None if folder is None else [folder / _folder_name(i, setting) for i, setting in enumerate(combinations)]
     with RunProgress(sum(r.rounds for r in recipes), f"{len(recipes)} configurations") as progress:
-        outcomes = train(recipes, engine=engine, precision=precision, device=device, data_dir=data_dir, folders=folders,
-                         on_round=lambda i, record, recipe: progress.on_round(record, recipe))
-    rows = sorted(zip(combinations, outcomes, strict=True), key=_rank)
-    interrupted = any(outcome.result.interrupted for outcome in outcomes)
+        results = train(recipes, engine=engine, precision=precision, device=device, data_dir=data_dir, folders=folders,
+                        on_round=lambda i, record, recipe: progress.on_round(record, recipe))
+    rows = sorted(zip(combinations, results, strict=True), key=_rank)
+    interrupted = any(result.interrupted for result in results)
     if as_json:
-        print_json({"configurations": [_row(setting, outcome) for setting, outcome in rows], "interrupted": interrupted})
+        print_json({"configurations": [_row(setting, result) for setting, result in rows], "interrupted": interrupted})
     else:
         out.print(_table(rows))
     if interrupted:
@@ -76,34 +74,32 @@ def sweep(
         raise typer.Exit(130)
 
 
-def _table(rows: Sequence[tuple[dict[str, object], Outcome]]) -> Table:
+def _table(rows: Sequence[tuple[dict[str, object], Result]]) -> Table:
     settings = list(rows[0][0])
     table = Table(box=None, header_style="bold")
-    for name in (*settings, rows[0][1].result.headline.replace("_", " "), "best", "in round", ""):
+    for name in (*settings, rows[0][1].headline.replace("_", " "), "best", "in round", ""):
         table.add_column(name, justify="left" if name in settings else "right")
-    for setting, outcome in rows:
-        result, numbers = outcome.result, ("", "", "")
-        shown = result.objective.shown
-        if result.evaluations and not outcome.diverged:
+    for setting, result in rows:
+        numbers, shown = ("", "", ""), result.objective.shown
+        if result.evaluations and not result.diverged:
             numbers = (shown(result.score), shown(result.best[result.headline]), str(result.best["round"]))
-        left = f"{len(result.records)} of {outcome.recipe.rounds} rounds" if result.interrupted else ""
-        table.add_row(*map(str, setting.values()), *numbers, outcome.diverged or left)
+        left = f"{len(result.records)} of {result.recipe.rounds} rounds" if result.interrupted else ""
+        table.add_row(*map(str, setting.values()), *numbers, result.diverged or left)
     return table
 
 
-def _rank(row: tuple[dict[str, object], Outcome]) -> float:
-    result = row[1].result
-    if row[1].diverged or not result.evaluations:
+def _rank(row: tuple[dict[str, object], Result]) -> float:
+    result = row[1]
+    if result.diverged or not result.evaluations:
         return math.inf
     return -result.best[result.headline] if result.objective.higher_is_better else float(result.best[result.headline])
 
 
-def _row(setting: dict[str, object], outcome: Outcome) -> dict[str, object]:
-    result = outcome.result
-    known = outcome.diverged is None and bool(result.evaluations)
+def _row(setting: dict[str, object], result: Result) -> dict[str, object]:
+    known = result.diverged is None and bool(result.evaluations)
     best, headline = result.best if known else {}, result.headline
     return {"settings": setting, headline: result.score if known else None, f"best_{headline}": best.get(headline),
-            "best_round": best.get("round"), "rounds": len(result.records), "diverged": outcome.diverged, "seed": outcome.recipe.seed,
+            "best_round": best.get("round"), "rounds": len(result.records), "diverged": result.diverged, "seed": result.recipe.seed,
             "run": None if result.folder is None else str(result.folder)}
 
 

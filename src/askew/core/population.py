@@ -138,6 +138,37 @@ class Population:
         """How many classes each client has examples of."""
         return skew.classes_per_client(self.counts)
 
+    @property
+    def is_one_place(self) -> bool:
+        """Whether one client has all training examples: nothing is federated.
+
+        Example:
+            >>> Population.of(Ownership.of([[0, 1, 2]]), np.array([0, 1, 1]), 2).is_one_place
+            True
+        """
+        return self.num_clients == 1 and self.class_totals is not None and int(self.sizes[0]) == int(self.class_totals.sum())
+
+    def accuracies(self, correct: np.ndarray, class_accuracy: np.ndarray) -> np.ndarray:
+        """Each client's accuracy with one model.
+
+        On its own test examples where the population gives it some; otherwise on the test set, its classes weighted as
+        in the client's training data (exact for a client whose inputs differ from the others' only in their labels).
+
+        Args:
+            correct: whether the model is right, per test example.
+            class_accuracy: its accuracy on the test examples of each class.
+
+        Example:
+            >>> two = Population.of(Ownership.of([[0, 1], [2, 3]]), np.array([0, 0, 0, 1]), 2)
+            >>> two.accuracies(np.zeros(0), np.array([0.9, 0.5])).tolist()  # the second: (0.9 + 0.5) / 2
+            [0.9, 0.7]
+        """
+        if self.test is None:
+            return self.counts / self.counts.sum(axis=1, keepdims=True) @ class_accuracy
+        owner = np.repeat(np.arange(self.num_clients), self.test.sizes)
+        sums = np.bincount(owner, weights=correct[self.test.indices], minlength=self.num_clients)
+        return sums / np.maximum(self.test.sizes, 1)
+
     def at(self, positions: np.ndarray) -> Population:
         """Indices of a subset turned into indices of the whole training set."""
         validation = None if self.validation is None else self.validation.at(positions)

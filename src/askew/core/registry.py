@@ -30,6 +30,7 @@ KINDS = ("data", "partition", "combinator", "preprocess", "model", "client", "se
 INJECTED = ("source", "seed", "input_shape", "num_classes", "data", "data_dir", "base")
 _PIECES: dict[str, dict[str, Callable[..., Any]]] = {kind: {} for kind in KINDS}
 _HINTS: dict[Callable[..., Any], dict[str, Any]] = {}
+# (kind, an earlier name) -> its name now, and arguments that it took then and does not need any more.
 F = TypeVar("F", bound=Callable[..., Any])
 
 

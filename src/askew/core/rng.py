@@ -16,10 +16,9 @@ import torch
 from torch import Tensor
 
 from askew.core.opaque import Opaque
-
-_GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as int64: 2^64 / golden ratio, the SplitMix64 increment
-_MIX1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
-_MIX2 = -7723592293110705685  # 0x94D049BB133111EB
+from askew.core.splitmix import GOLDEN, mix, mix_number
+from askew.core.splitmix import bits as _bits
+from askew.core.splitmix import uniform as _uniform
 
 
 def key(seed: int, role: str, *parts: int) -> Tensor:
@@ -27,7 +26,7 @@ def key(seed: int, role: str, *parts: int) -> Tensor:
     digest = hashlib.blake2b(f"{seed}/{role}".encode(), digest_size=8).digest()
     root = int.from_bytes(digest, "little")
     for part in parts:  # as `fold` does it, without a tensor operation for each of its steps
-        root = _mix_number(_mix_number(root) + (part + 1) * _GOLDEN)
+        root = mix_number(mix_number(root) + (part + 1) * GOLDEN)
     return torch.tensor(_signed(root))
 
 
@@ -79,39 +78,8 @@ def int_seed(seed: int, role: str, *parts: int) -> int:
 
 def _fold(keys: Tensor, data: Tensor | None, number: int) -> Tensor:
     if data is not None:
-        return _mix(_mix(keys) + (data.to(torch.int64) + 1) * _GOLDEN)
-    return _mix(_mix(keys) + _signed((number + 1) * _GOLDEN))  # on the host: no copy to the device, which a graph forbids
-
-
-def _bits(keys: Tensor, count: int) -> Tensor:
-    counters = torch.arange(1, count + 1, device=keys.device, dtype=torch.int64) * _GOLDEN
-    return _mix(keys[..., None] + counters) & 0x7FFFFFFFFFFFFFFF
-
-
-def _uniform(keys: Tensor, count: int) -> Tensor:
-    if keys.is_cuda and not torch._C._functorch.is_batchedtensor(keys):
-        from askew.core.rng_kernels import uniform
-
-        return uniform(keys, count)
-    return (_bits(keys, count) >> 39).to(torch.float32) * 2.0**-24
-
-
-def _mix(z: Tensor) -> Tensor:
-    if z.is_cuda and not torch._C._functorch.is_batchedtensor(z):
-        from askew.core.rng_kernels import mix
-
-        return mix(z)
-    z = (z ^ ((z >> 30) & 0x3FFFFFFFF)) * _MIX1  # the mask makes the shift a logical one
-    z = (z ^ ((z >> 27) & 0x1FFFFFFFFF)) * _MIX2
-    return z ^ ((z >> 31) & 0x1FFFFFFFF)
-
-
-def _mix_number(z: int) -> int:
-    """`_mix` of a number, as 0 <= z < 2^64."""
-    z %= 2**64
-    z = (z ^ (z >> 30)) * _MIX1 % 2**64
-    z = (z ^ (z >> 27)) * _MIX2 % 2**64
-    return z ^ (z >> 31)
+        return mix(mix(keys) + (data.to(torch.int64) + 1) * GOLDEN)
+    return mix(mix(keys) + _signed((number + 1) * GOLDEN))  # on the host: no copy to the device, which a graph forbids
 
 
 def _signed(z: int) -> int:

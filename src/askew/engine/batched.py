@@ -12,12 +12,13 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from askew.core.compat import BatchNorm
 from askew.core.errors import first_line
 from askew.core.tensors import Params
-from askew.engine.client_layers import ClientDropout, with_client_axis
-from askew.engine.client_norm import ClientBatchNorm
-from askew.engine.dropout import dropouts, set_keys
 from askew.engine.functional import call, places_of
+from askew.engine.layers.client_axis import ClientDropout, with_client_axis
+from askew.engine.layers.dropout import dropouts, set_keys
+from askew.engine.layers.norm import ClientBatchNorm
 
 # (inputs [K, B, ...], weights [K, ...], buffers [K, ...], K, dropout keys [K] or None, real examples [K] or None: all)
 # -> scores [K, B, classes]
@@ -176,7 +177,7 @@ def _problem(module: nn.Module, network: Network, example: Tensor) -> str | None
     # Batches of five, of two and of one: a `forward` may cut a batch into parts. Large inputs: it may do something else beyond
     # some bound. Not of one with BatchNorm: torch's own gradients of it are wrong on a CPU (2.13) where what comes back lies in
     # channels-last order, so that there is nothing to compare with.
-    normalises = any(isinstance(layer, nn.modules.batchnorm._BatchNorm) for layer in module.modules())
+    normalises = any(isinstance(layer, BatchNorm) for layer in module.modules())
     trials = [whole[:, :batch] for batch in dict.fromkeys((half, min(2, half), *([] if normalises else [1])))]
     trials += [30.0 * whole] if whole.is_floating_point() else []
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():

@@ -17,16 +17,13 @@ from askew.engine.protocol import Engine, Job, Lane
 from askew.engine.sequential import Sequential
 from askew.engine.task import Task, initial_model
 from askew.engine.threads import allowed_threads, examples_per_step, forward_flops, threads_for, use_threads
+from askew.engine.tuning import FEW_CLIENTS, SMALL_STEP, SMALL_WEIGHTS
 from askew.engine.vectorised import Vectorised
 
 ENGINES: dict[str, Callable[[Task], Engine]] = {"sequential": Sequential, "vectorised": Vectorised, "parallel": Parallel}
 
 TRY_CLIENTS = 32  # of a calibration: enough to show what batching brings
 TRY_STEPS = 4
-# Of `choose`, on a CPU.
-FEW_CLIENTS = 3  # at once, from which batching them pays
-SMALL_WEIGHTS = 50_000  # of a network, up to which memory keeps up with a copy for each client
-SMALL_STEP = 1e7  # floating-point operations of a client's forward pass, up to which calling them takes longer
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,7 @@ from askew.core.preprocess import Preprocess
 from askew.core.tensors import ModelState
 from askew.engine.functional import call, places_of
 from askew.engine.local import cpu_order
-
-CHUNK = 2_000  # examples a forward pass: large enough to keep a device busy, small enough for any memory
+from askew.engine.tuning import CHUNK
 
 
 @dataclass(frozen=True)
@@ -89,22 +88,11 @@ def evaluate(module: nn.Module, model: ModelState, examples: Examples, prepare: 
 
 
 def device_scores(verdicts: Mapping[int, Verdict], choice: np.ndarray, population: Population) -> np.ndarray:
-    """Each client's score with the model it chose.
-
-    On its own test examples where the population gives it some; otherwise on the test set, its classes weighted as
-    in the client's training data (exact for a client whose inputs differ from the others' only in their labels).
-    """
+    """Each client's score with the model it chose."""
     result = np.zeros(population.num_clients)
     for number, verdict in verdicts.items():
         users = choice == number
-        if population.test is not None:
-            owner = np.repeat(np.arange(population.num_clients), population.test.sizes)
-            sums = np.bincount(owner, weights=verdict.each[population.test.indices], minlength=population.num_clients)
-            scores = sums / np.maximum(population.test.sizes, 1)
-        else:
-            shares = population.counts / population.counts.sum(axis=1, keepdims=True)
-            scores = shares @ verdict.class_scores
-        result[users] = scores[users]
+        result[users] = population.accuracies(verdict.each, verdict.class_scores)[users]
     return result
 
 

@@ -23,18 +23,17 @@ from torch import Tensor
 
 from askew.core import rng
 from askew.core.cohort import squared_lengths
-from askew.core.compat import tree_leaves, tree_map
+from askew.core.compat import compiler_settings, foreach_copy_, mark_dynamic, tree_leaves, tree_map
 from askew.core.errors import first_line
 from askew.core.preprocess import Preprocess
 from askew.core.tensors import Params, Tree
 from askew.engine.batched import Network, local_losses
 from askew.engine.batched_chain import BatchedChain, Facts
-from askew.engine.client_conv import KERNEL_ORDER
+from askew.engine.kernels.conv import KERNEL_ORDER
 from askew.engine.local import AUGMENT, LAYERS, STEP
+from askew.engine.tuning import IDLE, WHOLE
 
 PRECISIONS = ("fp32", "tf32", "bf16")
-IDLE = 1.15  # one graph for all clients, some of them idle, if that is at most so many times the work of several graphs
-WHOLE = 16  # steps of which one graph may consist
 TRIED = 2  # clients whose gradients are also taken without what was compiled
 _VARIANTS = 256  # compiled forms of one function that are kept; beyond its limit `torch.compile` silently compiles no more
 
@@ -107,9 +106,7 @@ class GraphedSteps:
         made = torch.compile(function)
 
         def call(*args: Any) -> Any:
-            # Axes that are not marked are fixed: left to itself, torch lets those vary in which this network differs from
-            # the last one of the process, and then may fail to compile it.
-            with torch._dynamo.config.patch(recompile_limit=_VARIANTS, automatic_dynamic_shapes=False):
+            with compiler_settings(_VARIANTS):
                 return made(*args)
 
         return call
@@ -232,7 +229,7 @@ class GraphedSteps:
         copies += [(mine.rates[at][:clients], v) for at, v in chain.varying.items()]
         copies += [(old[: len(v)], v) for old, v in zip(tree_leaves((mine.kept, mine.facts.numbers, mine.facts.shared)),
                                                         tree_leaves((kept, facts.numbers, facts.shared)), strict=True)]
-        torch._foreach_copy_([own for own, _ in copies], [v.expand_as(own) for own, v in copies])
+        foreach_copy_([own for own, _ in copies], [v.expand_as(own) for own, v in copies])
         if clients < len(mine.streams):
             mine.counts.zero_()
         mine.examples[:clients, : examples.shape[1]].copy_(examples)
@@ -367,7 +364,7 @@ class GraphedSteps:
         """The same memory; its first axis, the clients, of any length where more than one length is needed."""
         v = v.detach()
         if self.compiled and self.any_number and len(self._numbers) > 1 and len(v) > 1:
-            torch._dynamo.mark_dynamic(v, 0)
+            mark_dynamic(v, 0)
         return v
 
 

@@ -11,11 +11,12 @@ from torch import Tensor, nn
 
 from askew.core import rng
 from askew.core.client_piece import ClientChain, ClientContext
+from askew.core.compat import foreach_add_
 from askew.core.dataset import Examples
 from askew.core.objective import Objective
 from askew.core.preprocess import Preprocess
 from askew.core.tensors import ModelState, Tree
-from askew.engine.dropout import dropouts, set_keys
+from askew.engine.layers.dropout import dropouts, set_keys
 
 # Branches of a client's stream, so that shuffling, augmentation, noise and dropout never share numbers.
 SHUFFLE, AUGMENT, STEP, UPLOAD, LAYERS = range(5)
@@ -112,7 +113,7 @@ def train_locally(module: nn.Module, model: ModelState, examples: Examples, indi
         with torch.no_grad():
             ctx = replace(ctx, step=number, make_key=partial(rng.fold, noise, number))
             u, state = chain.update(dict(zip(own, gradients, strict=True)), state, ctx)
-            torch._foreach_add_(list(weights.values()), [u[name] for name in weights])
+            foreach_add_(list(weights.values()), [u[name] for name in weights])
     # The weights need no copy: the next training begins by giving the module other memory.
     trained = ModelState(weights, {name: b.detach().clone() for name, b in module.named_buffers()})  # some may have been replaced
     return Trained(trained, state, ctx, torch.stack(losses).mean())

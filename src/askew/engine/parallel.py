@@ -16,8 +16,8 @@ import torch
 from torch import nn
 
 from askew.engine.batched import CannotBatch
-from askew.engine.dropout import dropouts, set_keys
 from askew.engine.functional import call
+from askew.engine.layers.dropout import dropouts, set_keys
 from askew.engine.protocol import Chunk, Job, Lane
 from askew.engine.sequential import train_job
 from askew.engine.task import Task
@@ -34,6 +34,7 @@ class Parallel:
 
     name = "parallel"
     one_at_a_time = False
+    batches_lanes = False
 
     def __init__(self, task: Task, threads: int | None = None) -> None:
         if task.device.type != "cpu":

@@ -83,6 +83,7 @@ class Engine(Protocol):
 
     name: str
     one_at_a_time: bool  # clients train one after the other, so that threads can only share the work within one
+    batches_lanes: bool  # several lanes take less time at once than one after the other
 
     def train(self, lanes: Sequence[Lane]) -> Iterator[tuple[int, Chunk]]:
         """Train the jobs of all lanes, each from its model; yields (lane, chunk), in any order."""

@@ -23,6 +23,7 @@ class Sequential:
 
     name = "sequential"
     one_at_a_time = True
+    batches_lanes = False
 
     def __init__(self, task: Task) -> None:
         self.task = task

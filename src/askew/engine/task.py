@@ -17,6 +17,7 @@ import askew.partition
 from askew.core import registry, rng
 from askew.core.client_memory import ClientMemory
 from askew.core.client_piece import ClientChain, Plan
+from askew.core.compat import BatchNorm
 from askew.core.dataset import Dataset, Examples, Source
 from askew.core.errors import AskewError, first_line
 from askew.core.objective import Objective, objective_of
@@ -29,9 +30,9 @@ from askew.core.server_piece import ServerChain
 from askew.core.start import Start
 from askew.core.tensors import ModelState, num_bytes
 from askew.engine.batched import batch_axes
-from askew.engine.dropout import dropouts, key_dropouts, set_keys
 from askew.engine.evaluate import Verdict, evaluate, example_scores, predict_classes
-from askew.engine.fast_layers import use_fast_layers
+from askew.engine.layers.dropout import dropouts, key_dropouts, set_keys
+from askew.engine.layers.fast import use_fast_layers
 from askew.engine.local import train_locally
 from askew.engine.rewrite import pool_before_relu
 
@@ -89,7 +90,7 @@ class Task:
         """A fingerprint of what all clients of the network share and do not train: frozen weights and buffers, but BatchNorm's."""
         digest = hashlib.blake2b(digest_size=16)
         own = {f"{path}.{name}" if path else name for path, layer in self.module.named_modules()
-               if isinstance(layer, nn.modules.batchnorm._BatchNorm) for name, _ in layer.named_buffers(recurse=False)}
+               if isinstance(layer, BatchNorm) for name, _ in layer.named_buffers(recurse=False)}
         shared = {**self.frozen, **{name: b for name, b in self.fresh.buffers.items() if name not in own}}
         if shared:
             digest.update(str(self.recipe.start).encode())  # a file may bring others

@@ -17,11 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from askew.engine.evaluate import CHUNK
 from askew.engine.protocol import Engine
 from askew.engine.task import Task
-
-SHARED = 1e9  # floating-point operations of a forward pass from which several threads share it: about 10 ms on one
+from askew.engine.tuning import CHUNK, SHARED
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from askew.core import rng
 from askew.core.client_piece import ClientChain, ClientContext, Message
-from askew.core.compat import tree_leaves, tree_map
+from askew.core.compat import TorchDispatchMode, tree_leaves, tree_map
 from askew.core.tensors import ModelState, Tree
 
 # Operations that make or copy tensors, whatever their shape.

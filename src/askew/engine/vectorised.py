@@ -24,28 +24,21 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from askew.core import rng
 from askew.core.client_piece import Message
 from askew.core.cohort import squared_lengths
-from askew.core.compat import tree_map
+from askew.core.compat import BatchNorm, foreach_sub_, tree_map
 from askew.core.errors import AskewError, first_line, suggest
 from askew.core.registry import numbers_of
 from askew.core.tensors import Params, Tree, add
 from askew.engine.batched import batched_network, local_losses
 from askew.engine.batched_chain import BatchedChain, Facts
-from askew.engine.dropout import dropouts
 from askew.engine.graphed import PRECISIONS, GraphedSteps
+from askew.engine.layers.dropout import dropouts
 from askew.engine.layout import Layout, Planner
 from askew.engine.local import AUGMENT, LAYERS, STEP, UPLOAD
 from askew.engine.protocol import Chunk, Job, Lane
 from askew.engine.schedule import on_device
 from askew.engine.sequential import train_job
 from askew.engine.task import Task
-
-# Weights of one chunk, times what goes with them. On a CPU what its caches hold: an MLP of 77,000 weights trains 100 clients in
-# 0.21 s by 25, and in 0.37 s all at once; of 310,000, in 0.89 s by 4 or 8, and in 1.33 s.
-CHUNK_BYTES = {"cpu": 48 << 20, "cuda": 4 << 30}
-CHUNK_JOBS = {"cpu": 256, "cuda": 1024}
-# Compiling takes 16 to 45 s on an H200 and saves 0.3 to 1.8 us per example (benchmarks/networks.py, benchmarks/gpu.py): for most
-# networks it pays from 20 to 35 million examples on.
-COMPILED_EXAMPLES = 25e6
+from askew.engine.tuning import CHUNK_BYTES, CHUNK_JOBS, COMPILED_EXAMPLES
 
 
 @dataclass(frozen=True)
@@ -91,6 +84,7 @@ class Vectorised:
 
     name = "vectorised"
     one_at_a_time = False
+    batches_lanes = True
 
     def __init__(self, task: Task, chunk_jobs: int | None = None, precision: str = "fp32", graphed: bool | None = None,
                  compiled: bool | None = None, runs: int = 1) -> None:
@@ -103,7 +97,7 @@ class Vectorised:
             self.network, self.kind = batched_network(task.module, example, task.axes)
         # BatchNorm, or a `forward` that only vmap can batch, may look across a batch, and must not see padding there.
         self._exact_batches = self.kind == "vmap" or any(
-            isinstance(layer, nn.modules.batchnorm._BatchNorm) for layer in task.module.modules())
+            isinstance(layer, BatchNorm) for layer in task.module.modules())
         self._drops = bool(dropouts(task.module))
         weights = sum(p.numel() * p.element_size() for p in task.module.parameters())
         bound = max(1, CHUNK_BYTES.get(task.device.type, CHUNK_BYTES["cuda"]) // max(1, 6 * weights))
@@ -244,7 +238,7 @@ class Vectorised:
                 for size in np.unique(sizes):
                     who = torch.from_numpy(np.flatnonzero(sizes == size)).to(device)
                     state = self._step(work, params, buffers, state, totals, who, t, int(size))
-        torch._foreach_sub_(list(params.values()), [work.start[name] for name in params])
+        foreach_sub_(list(params.values()), [work.start[name] for name in params])
         return Results(params, buffers, state, totals / _steps_tensor(steps, device), squared_lengths(params))
 
     def _step(self, work: Work, all_params: Params, all_buffers: Params, state: Tree, totals: Tensor, who: slice | Tensor, t: int,

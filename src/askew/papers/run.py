@@ -12,9 +12,10 @@ from askew.papers.item import Item
 from askew.papers.plan import Need, needs
 from askew.papers.store import Results, Run, columns
 from askew.rounds.simulation import Record
-from askew.runs.run import CHECKPOINT_SECONDS
+from askew.runs.driver import CHECKPOINT_SECONDS, SAVING_SHARE
+from askew.runs.result import Result
 from askew.runs.run_folder import RunFolder
-from askew.runs.sweep import SAVING_SHARE, Outcome, sweep
+from askew.runs.sweep import sweep
 
 WORK = Path("runs") / "reproduce"
 
@@ -47,11 +48,10 @@ def reproduce(items: Sequence[Item], results: Results, *, seeds: int | None = No
     folders = [begun[need.item.paper].get((need.fingerprint, need.seed), work / need.item.paper / f"{need.fingerprint}-{need.seed}")
                for need in left]
     keeper = _Keeper(left, folders, results, on_round)
-    outcomes = sweep([need.recipe for need in left], engine=engine, precision=precision, device=device,
-                     data_dir=data_dir,
-                     folders=folders, limit_s=limit_s, on_round=keeper.on_round, on_end=keeper.on_end)
+    done = sweep([need.recipe for need in left], engine=engine, precision=precision, device=device, data_dir=data_dir,
+                 folders=folders, limit_s=limit_s, on_round=keeper.on_round, on_end=keeper.on_end)
     keeper.write()
-    return not any(outcome.result.interrupted for outcome in outcomes)
+    return not any(result.interrupted for result in done)
 
 
 def _begun(work: Path) -> dict[tuple[str, int], Path]:
@@ -84,11 +84,10 @@ class _Keeper:
         self.tell(record, recipe)
         self._write_if(CHECKPOINT_SECONDS)
 
-    def on_end(self, i: int, outcome: Outcome) -> None:
+    def on_end(self, i: int, result: Result) -> None:
         self.records.pop(i, None)
-        result = outcome.result
-        self.ended.append(self._stored(i, result.records, not result.interrupted and outcome.diverged is None,
-                                       outcome.diverged, result.seconds, outcome.together))
+        self.ended.append(self._stored(i, result.records, not result.interrupted and result.diverged is None, result.diverged,
+                                       result.seconds, result.together))
         self._write_if(0.0)
 
     def write(self) -> None:

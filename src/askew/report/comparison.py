@@ -51,7 +51,7 @@ def plot_comparison(comparison: Comparison, path: str | Path) -> None:
 def _in_order(comparison: Comparison) -> list[Contender]:
     """As in the table: the ceiling, one global model by accuracy, several models."""
     kinds = {c.label: 0 if c.is_ceiling else 2 if c.personal else 1 for c in comparison.contenders}
-    finished = [c for c in comparison.contenders if c.outcomes]
+    finished = [c for c in comparison.contenders if c.finished]
     return sorted(finished, key=lambda c: (kinds[c.label], -(c.mean(comparison.judge) or 0.0)))
 
 

@@ -74,7 +74,7 @@ def divergence_lines(rows: Sequence[Row]) -> list[str]:
 
 def _kind(row: Row) -> int:
     """0: all data in one place; 1: one global model; 2: several."""
-    return 2 if row["personal"] else 0 if row["settings"]["population"].startswith("pooled(") else 1
+    return 2 if row["personal"] else 0 if row["in_one_place"] else 1
 
 
 def _champions(rows: Sequence[Row]) -> dict[str, float]:

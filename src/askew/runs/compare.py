@@ -6,36 +6,39 @@ import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from askew.core import registry
 from askew.core.dataset import Dataset
-from askew.core.errors import AskewError, DivergedError
+from askew.core.errors import AskewError
 from askew.core.objective import objective_of
 from askew.core.population_spec import PopulationSpec
 from askew.core.recipe import Recipe
 from askew.core.registry import Spec
-from askew.runs.comparison import Comparison, Contender, Outcome
-from askew.runs.judge import Judge, majority_accuracy
-from askew.rounds.simulation import Record
-from askew.runs.run import resume, run
-from askew.runs.run_folder import RunFolder, describe_environment
 from askew.engine.task import Task, build_task
 from askew.engine.threads import use_threads
+from askew.pieces.probe import accuracy_on_devices_of
+from askew.rounds.simulation import Record
+from askew.runs.comparison import Comparison, Contender
+from askew.runs.driver import Configuration, Means, drive
+from askew.runs.judge import Judge, majority_accuracy
+from askew.runs.result import Result
+from askew.runs.run_folder import RunFolder, describe_environment
 
 TABLE = "table.json"
 
 
 def compare(recipes: Mapping[str, Recipe], seeds: Sequence[int], *, target: float | None = None, engine: str = "auto",
             device: str = "cpu", data_dir: str | None = None, out: str | Path | None = None, go_on: bool = False,
-            on_start: Callable[[str, int], None] | None = None,
             on_round: Callable[[Record, Recipe], None] | None = None) -> Comparison:
     """Run every recipe with every seed, and judge all by one measure.
 
-    All recipes are built and checked before the first one runs. Seeds are the outer loop: whenever it is stopped,
-    methods have been compared on the same seeds, but for the last one.
+    All recipes are built and checked before the first one runs. One seed goes after the other, and with each seed the methods
+    whose local training has the same shape train together: whenever it is stopped, methods have been compared on the same
+    seeds, but for the last one. "auto" takes for each run the engine that it would have alone, so that its numbers are
+    those of `askew.run`.
 
     Args:
         recipes: label -> recipe; their seeds do not matter. Where one of them is judged by devices (its pool or its
@@ -44,8 +47,7 @@ def compare(recipes: Mapping[str, Recipe], seeds: Sequence[int], *, target: floa
         target: the accuracy to which rounds are counted; None takes 95% of what centralised training reaches.
         engine, device, data_dir: as in `askew.run`.
         out: a folder, which gets table.json and a run folder for each recipe and seed; nothing is written without one.
-        go_on: the folder holds an interrupted comparison: keep its finished runs, resume the one under way, do the rest.
-        on_start: called with label and seed before each run.
+        go_on: the folder holds an interrupted comparison: keep what finished or diverged, resume what was under way, do the rest.
         on_round: called with each round's record; the rounds that a diverged run did not reach come as empty records.
 
     Returns:
@@ -58,21 +60,27 @@ def compare(recipes: Mapping[str, Recipe], seeds: Sequence[int], *, target: floa
         [('fedavg', 2), ('fednnnn', 2)]
     """
     _check(recipes, seeds, target, None if go_on else out)
+    began = time.monotonic()
     with use_threads(1):
         contenders, judge, majority = _prepare(recipes, seeds[0], device, data_dir)
     names = _folder_names(recipes)
-    began, interrupted = time.monotonic(), False
-    try:
-        for seed in seeds:
-            for label, contender in contenders.items():
-                if on_start:
-                    on_start(label, seed)
-                path = None if out is None else Path(out) / f"{names[label]}-seed{seed}"
-                contenders[label] = _add_run(contender, seed, engine, device, data_dir, path, on_round)
-    except KeyboardInterrupt:
-        interrupted = True
-    done = Comparison(tuple(contenders.values()), tuple(seeds), judge, target, majority, time.monotonic() - began,
-                      interrupted, None if out is None else Path(out))
+    tell = on_round or (lambda record, recipe: None)
+
+    def tell_missing(_: int, result: Result) -> None:
+        for _ in range(result.recipe.rounds - len(result.records) if result.diverged is not None else 0):
+            tell({}, result.recipe)
+
+    configurations = [Configuration(contender.recipe.replace(seed=seed), None if out is None else Path(out) / f"{names[label]}-seed{seed}",
+                                    go_on=True, wave=wave)
+                      for wave, seed in enumerate(seeds) for label, contender in contenders.items()]
+    results = drive(configurations, Means(engine, device=device, data_dir=data_dir, as_alone=True), keep=False,
+                    on_round=lambda _, record, recipe: tell(record, recipe), on_end=tell_missing)
+    # A run half done is no result: going on with the comparison resumes it.
+    over = {label: tuple(replace(result, model={}) for result in results[at :: len(contenders)] if not result.interrupted)
+            for at, label in enumerate(contenders)}
+    done = Comparison(tuple(replace(contender, results=over[label]) for label, contender in contenders.items()), tuple(seeds), judge,
+                      target, majority, time.monotonic() - began, any(result.interrupted for result in results),
+                      None if out is None else Path(out))
     if out is not None:
         write_table(Path(out), done.as_mapping(), device, engine)
     return done
@@ -83,13 +91,6 @@ def write_table(folder: Path, table: Mapping[str, Any], device: str, engine: str
     folder.mkdir(parents=True, exist_ok=True)
     whole = {**table, "environment": describe_environment(device, engine=engine)}
     (folder / TABLE).write_text(json.dumps(whole, indent=1) + "\n")
-
-
-def check_new_folder(path: Path) -> None:
-    """Refuse, before any work, a folder that could not take a comparison."""
-    if path.is_dir() and any(path.iterdir()):
-        raise AskewError(f"--out: {str(path)!r} is not empty; name another folder")
-    RunFolder.check_free(path)
 
 
 def _check(recipes: Mapping[str, Recipe], seeds: Sequence[int], target: float | None, out: str | Path | None) -> None:
@@ -105,7 +106,7 @@ def _check(recipes: Mapping[str, Recipe], seeds: Sequence[int], target: float | 
             raise AskewError(f"{label}: methods are compared by accuracy, and {recipe.objective.name} is judged by {headline}; "
                              "train them with askew sweep")
     if out is not None:
-        check_new_folder(Path(out))
+        RunFolder.check_many(Path(out), False, "comparison")
 
 
 def _prepare(recipes: Mapping[str, Recipe], seed: int, device: str,
@@ -129,9 +130,9 @@ def _prepare(recipes: Mapping[str, Recipe], seed: int, device: str,
     for label, task in tasks.items():
         # Every run records the accuracy on the whole test set and on the devices; which one counts is decided here.
         recipe = recipes[label].replace(judge="global")
-        if judge == "devices" and federation is not None and not task.pool.needs_validation:
+        if judge == "devices" and federation is not None and not task.personal:
             recipe = _on_same_devices(recipe, federation.recipe.population.scheme)
-        contenders[label] = Contender(label, recipe, personal=task.pool.needs_validation)
+        contenders[label] = Contender(label, recipe, task.personal, task.population.is_one_place)
     return contenders, judge, majority
 
 
@@ -139,67 +140,15 @@ def _on_same_devices(recipe: Recipe, federation: Spec) -> Recipe:
     """With a probe, where the recipe's own clients are not exactly those that the scheme gives."""
     if recipe.population == PopulationSpec(federation):
         return recipe
-    probe = Spec("accuracy_on_devices_of", {"population": str(federation)})
-    return recipe.replace(probes=(*recipe.probes, probe))
+    return recipe.replace(probes=(*recipe.probes, accuracy_on_devices_of(str(federation))))
 
 
 def _judge_for_all(tasks: Any) -> Judge:
     asked = {task.recipe.judge for task in tasks}
     if asked != {"auto"}:
         return "global" if "global" in asked else "devices"
-    by_devices = any(task.pool.needs_validation or task.population.test is not None for task in tasks)
+    by_devices = any(task.personal or task.population.test is not None for task in tasks)
     return "devices" if by_devices else "global"
-
-
-def _add_run(contender: Contender, seed: int, engine: str, device: str, data_dir: str | None, path: Path | None,
-             on_round: Callable[[Record, Recipe], None] | None) -> Contender:
-    recipe, rounds = contender.recipe.replace(seed=seed), 0
-
-    def count(record: Record, recipe: Recipe) -> None:
-        nonlocal rounds
-        rounds += 1
-        if on_round:
-            on_round(record, recipe)
-
-    earlier = _earlier(path, recipe)
-    for record in earlier.records if earlier else ():
-        count(record, recipe)
-    if earlier and earlier.finished:
-        return replace(contender, outcomes=(*contender.outcomes, Outcome(seed, earlier.records, earlier.seconds, path)))
-    try:
-        if earlier and path is not None:
-            result = resume(path, engine=engine, device=device, data_dir=data_dir, on_round=count)
-        else:  # also what an earlier comparison left without a checkpoint, or diverged: it is done again
-            result = run(recipe, engine=engine, device=device, data_dir=data_dir, out=path, overwrite=True, on_round=count)
-    except DivergedError as error:
-        for _ in range(recipe.rounds - rounds):
-            count({}, recipe)
-        return replace(contender, diverged={**contender.diverged, seed: str(error)})
-    if result.interrupted:
-        raise KeyboardInterrupt  # a run half done is no result: going on with the comparison resumes it
-    done = Outcome(seed, result.records, result.seconds, result.folder)
-    return replace(contender, outcomes=(*contender.outcomes, done))
-
-
-@dataclass(frozen=True)
-class _Earlier:
-    """A run that an interrupted comparison left behind."""
-
-    records: list[Record]
-    finished: bool
-    seconds: float
-
-
-def _earlier(path: Path | None, recipe: Recipe) -> _Earlier | None:
-    """What the folder of a run holds of this recipe; None where there is nothing to go on from."""
-    if path is None or not path.exists():
-        return None
-    folder = RunFolder.open(path)
-    if folder.recipe != recipe:
-        raise AskewError(f"{str(path)!r} holds a run of another recipe; go on with the settings it began with, or name another folder")
-    if folder.is_finished:
-        return _Earlier(folder.records(), True, float(folder.summary["seconds"]))
-    return _Earlier(folder.records(), False, 0.0) if folder.has_checkpoint else None
 
 
 def _folder_names(labels: Mapping[str, Any]) -> dict[str, str]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,23 +12,9 @@ import numpy as np
 
 from askew.core.recipe import Recipe
 from askew.runs.judge import Judge, measured
-from askew.rounds.simulation import Record
+from askew.runs.result import Result
 
 CEILING_SHARE = 0.95  # the default target: this much of what training in one place reaches (or of the best, without it)
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """One finished run, without its weights."""
-
-    seed: int
-    records: list[Record]
-    seconds: float
-    folder: Path | None = None
-
-    @property
-    def evaluations(self) -> list[Record]:
-        return [record for record in self.records if "accuracy" in record]
 
 
 @dataclass(frozen=True)
@@ -40,41 +25,41 @@ class Contender:
         label: how the caller named it, e.g. `fedprox(mu=0.1)`.
         recipe: what it runs, but for the seed.
         personal: whether devices choose among several models.
-        outcomes: of the seeds that finished.
-        diverged: seed -> why training broke off.
+        is_ceiling: whether it trains on all data in one place.
+        results: of the seeds that finished or diverged.
     """
 
     label: str
     recipe: Recipe
     personal: bool = False
-    outcomes: tuple[Outcome, ...] = ()
-    diverged: Mapping[int, str] = field(default_factory=dict)
+    is_ceiling: bool = False
+    results: tuple[Result, ...] = ()
 
-    @property
-    def is_ceiling(self) -> bool:
-        """Whether it trains on all data in one place."""
-        return self.recipe.population.name == "pooled"
+    @cached_property
+    def finished(self) -> list[Result]:
+        """Of the seeds that reached their last round."""
+        return [result for result in self.results if result.diverged is None]
 
     def accuracies(self, judge: Judge) -> list[float]:
-        """After the last round, one a finished seed."""
-        return [measured(outcome.evaluations[-1], judge) for outcome in self.outcomes]
+        """After the last round, one per finished seed."""
+        return [measured(result.evaluations[-1], judge) for result in self.finished]
 
     def mean(self, judge: Judge) -> float | None:
-        return float(np.mean(self.accuracies(judge))) if self.outcomes else None
+        return float(np.mean(self.accuracies(judge))) if self.finished else None
 
     def std(self, judge: Judge) -> float | None:
         """Sample standard deviation over seeds; one seed has none."""
-        return float(np.std(self.accuracies(judge), ddof=1)) if len(self.outcomes) > 1 else None
+        return float(np.std(self.accuracies(judge), ddof=1)) if len(self.finished) > 1 else None
 
     def curve(self, judge: Judge) -> tuple[list[int], np.ndarray]:
         """Evaluated rounds, and the accuracies of the seeds in them, shape (seeds, rounds)."""
-        rounds = [record["round"] for record in self.outcomes[0].evaluations] if self.outcomes else []
-        values = [[measured(record, judge) for record in outcome.evaluations] for outcome in self.outcomes]
-        return rounds, np.array(values).reshape(len(self.outcomes), len(rounds))
+        rounds = [record["round"] for record in self.finished[0].evaluations] if self.finished else []
+        values = [[measured(record, judge) for record in result.evaluations] for result in self.finished]
+        return rounds, np.array(values).reshape(len(self.finished), len(rounds))
 
     def best(self, judge: Judge) -> tuple[int, float] | None:
         """The round in which the mean over seeds is highest, and that mean."""
-        if not self.outcomes:
+        if not self.finished:
             return None
         rounds, values = self.curve(judge)
         at = int(values.mean(axis=0).argmax())
@@ -82,20 +67,20 @@ class Contender:
 
     def rounds_to(self, target: float, judge: Judge) -> list[int | None]:
         """For each finished seed, the first round that reached an accuracy."""
-        return [next((record["round"] for record in outcome.evaluations if measured(record, judge) >= target), None)
-                for outcome in self.outcomes]
+        return [next((record["round"] for record in result.evaluations if measured(record, judge) >= target), None)
+                for result in self.finished]
 
     @property
     def bytes(self) -> float | None:
         """Sent in both directions over a run, mean over seeds; training in one place sends nothing."""
-        if self.is_ceiling or not self.outcomes:
+        if self.is_ceiling or not self.finished:
             return 0.0 if self.is_ceiling else None
-        return float(np.mean([sum(r["bytes_up"] + r["bytes_down"] for r in o.records) for o in self.outcomes]))
+        return float(np.mean([result.total("bytes_up") + result.total("bytes_down") for result in self.finished]))
 
     @property
     def seconds(self) -> float | None:
-        """Of a run, mean over seeds."""
-        return float(np.mean([outcome.seconds for outcome in self.outcomes])) if self.outcomes else None
+        """Of a run, mean over seeds; of runs that trained together, each one's share."""
+        return float(np.mean([result.seconds / result.together for result in self.finished])) if self.finished else None
 
 
 @dataclass(frozen=True)
@@ -144,10 +129,10 @@ class Comparison:
     def gap_closed(self, contender: Contender) -> float | None:
         """How much of FedAvg's loss against training in one place one global model wins back (1: all of it)."""
         low, high = (c.mean(self.judge) if c else None for c in (self.named("fedavg"), self.named("centralised")))
-        mine = contender.mean(self.judge)
-        if low is None or high is None or mine is None or high <= low or contender.is_ceiling or contender.personal:
+        mean = contender.mean(self.judge)
+        if low is None or high is None or mean is None or high <= low or contender.is_ceiling or contender.personal:
             return None
-        return (mine - low) / (high - low)
+        return (mean - low) / (high - low)
 
     def as_mapping(self) -> dict[str, Any]:
         """All numbers, for `--json` and for table.json."""
@@ -164,15 +149,15 @@ class Comparison:
         everyone = [r for r in reached if r is not None] if reached and None not in reached else []
         best = c.best(self.judge)
         return {
-            "name": c.label, "method": c.recipe.name, "personal": c.personal,
+            "name": c.label, "method": c.recipe.name, "personal": c.personal, "in_one_place": c.is_ceiling,
             "accuracy_mean": c.mean(self.judge), "accuracy_std": c.std(self.judge),
             "accuracies": c.accuracies(self.judge),
             "test_accuracy_mean": c.mean("global"), "test_accuracy_std": c.std("global"),
             "best_round": best and best[0], "best_accuracy": best and best[1],
             "rounds_to_target": float(np.mean(everyone)) if everyone else None, "rounds_to_target_by_seed": reached,
             "gap_closed": self.gap_closed(c), "bytes": c.bytes, "seconds": c.seconds,
-            "seeds": [outcome.seed for outcome in c.outcomes],
-            "diverged": [{"seed": seed, "reason": reason} for seed, reason in c.diverged.items()],
-            "runs": [str(outcome.folder) for outcome in c.outcomes if outcome.folder],
+            "seeds": [result.recipe.seed for result in c.finished],
+            "diverged": [{"seed": result.recipe.seed, "reason": result.diverged} for result in c.results if result.diverged is not None],
+            "runs": [str(result.folder) for result in c.finished if result.folder],
             "settings": {key: value for key, value in tomllib.loads(c.recipe.to_toml()).items() if key != "seed"},
         }

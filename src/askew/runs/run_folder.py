@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import json
 import os
 import platform
@@ -69,6 +71,16 @@ class RunFolder:
         elif any(path.iterdir()):
             raise AskewError(f"--out: {str(path)!r} is not empty and holds no run; name another folder")
 
+    @staticmethod
+    def check_many(path: Path | None, go_on: bool, what: str) -> None:
+        """Refuse, before any work, a folder that could not take a sweep or a comparison, or hold one to go on with."""
+        if go_on and (path is None or not path.is_dir()):
+            raise AskewError(f"--resume needs --out with the folder of an interrupted {what}, got {str(path) if path else 'none'}")
+        if path is not None and not go_on:
+            if path.is_dir() and any(path.iterdir()):
+                raise AskewError(f"--out: {str(path)!r} is not empty; name another folder")
+            RunFolder.check_free(path)
+
     @classmethod
     def open(cls, path: Path) -> RunFolder:
         if not (path / RECIPE).is_file():
@@ -118,20 +130,22 @@ class RunFolder:
             if old.name not in files.values():
                 old.unlink()
 
-    def load_checkpoint(self) -> dict[str, Any]:
-        path = self.path / CHECKPOINT
-        if not path.is_file():
+    def load_checkpoint(self, device: torch.device) -> dict[str, Any]:
+        self.check_checkpoint()
+        state: dict[str, Any] = torch.load(self.path / CHECKPOINT, weights_only=True, map_location=device)
+        if memory := state.get("memory"):
+            state["memory"] = {"place": memory["place"], "shards": {
+                n: {"version": version, "rows": torch.load(self.path / MEMORY / f"{n}-{version}.pt", weights_only=True, map_location=device)}
+                for n, version in memory["versions"].items()}}
+        self.rewrite(record for record in self.records() if record["round"] <= state["round"])
+        return state
+
+    def check_checkpoint(self) -> None:
+        """Refuse a folder that cannot be gone on with."""
+        if not self.has_checkpoint:
             if (self.path / SUMMARY).is_file():
                 raise AskewError(f"{str(self.path)!r} has no checkpoint: the run is finished")
             raise AskewError(f"{str(self.path)!r} was stopped before its first checkpoint; run it again with --overwrite")
-        state: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")
-        if memory := state.get("memory"):
-            rows = {n: torch.load(self.path / MEMORY / f"{n}-{version}.pt", weights_only=True, map_location="cpu")
-                    for n, version in memory["versions"].items()}
-            state["memory"] = {"place": memory["place"], "shards": {n: {"version": version, "rows": rows[n]}
-                                                                     for n, version in memory["versions"].items()}}
-        self.rewrite(record for record in self.records() if record["round"] <= state["round"])
-        return state
 
     @property
     def has_checkpoint(self) -> bool:
@@ -152,6 +166,17 @@ class RunFolder:
     def seconds(self) -> float:
         """Spent so far, as far as it was written down."""
         return float(self.summary["seconds"]) if (self.path / SUMMARY).is_file() else 0.0
+
+    @property
+    def together(self) -> int:
+        """Configurations that were trained at once."""
+        return int(self.summary.get("together", 1))
+
+    @property
+    def was_compiled(self) -> bool | None:
+        """For the same bits when it goes on; before that was written down, every run on a GPU was."""
+        on_cpu = str(self.environment.get("device", "cpu")).startswith("cpu")
+        return self.environment.get("compiled", None if on_cpu else True)
 
     def drop_checkpoint(self) -> None:
         (self.path / CHECKPOINT).unlink(missing_ok=True)
@@ -177,14 +202,10 @@ class RunFolder:
         return json.loads((self.path / SUMMARY).read_text())
 
 
-def default_folder(recipe: Recipe) -> Path:
-    """runs/DATE-TIME-METHOD-DATA, with a number behind it if that exists."""
-    stem = f"{datetime.now():%Y%m%d-%H%M%S}-{recipe.name}-{recipe.data.name}"
-    path, n = Path("runs") / stem, 1
-    while path.exists():
-        n += 1
-        path = Path("runs") / f"{stem}-{n}"
-    return path
+def default_folder(name: str) -> Path:
+    """runs/DATE-TIME-NAME, with a number behind it if that exists."""
+    stem = f"{datetime.now():%Y%m%d-%H%M%S}-{name}"
+    return next(path for n in itertools.count(1) if not (path := Path("runs") / (stem if n == 1 else f"{stem}-{n}")).exists())
 
 
 def describe_environment(device: torch.device | str, **given: Any) -> dict[str, Any]:
@@ -205,6 +226,7 @@ def device_name(device: torch.device | str) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device.type} ({platform.machine()})"
 
 
+@functools.cache
 def _commit() -> str | None:
     """The commit of the source tree that askew runs from, if it runs from one; '+' marks uncommitted changes."""
     here = Path(__file__).parent

@@ -17,9 +17,10 @@ from askew.engine.vectorised import Vectorised
 from askew.pieces.methods import fedcd, fednnnn
 from askew.rounds.simulation import Simulation
 
-PROBES = ("update_norms()", "weight_divergence()", "sign_cancellation()", "hypothesis_conflicts(inputs=50)")
+PROBES = ("update_norms()", "weight_divergence()", "sign_cancellation()", "hypothesis_conflicts(inputs=50)",
+          "accuracy_on_devices_of(population='iid(clients=3)')")
 KEYS = {"N", "E", "N/E", "server_step", "integral_N", "weight_divergence", "no_sign_agreement", "signs_cancel",
-        "unmoved", "conflicts_any", "conflicts_pair"}
+        "unmoved", "conflicts_any", "conflicts_pair", "federation_device_accuracy_mean"}
 BASE = askew.Recipe(population="shards(clients=6, shards_per_client=2)", fraction=0.5, batch_size=20, rounds=5)
 
 

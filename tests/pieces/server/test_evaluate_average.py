@@ -8,7 +8,7 @@ from askew.core.transform import add, chain
 from safetensors.torch import load_file
 
 import askew
-from askew.core.probe import ModelState
+from askew.core.tensors import ModelState
 from askew.engine.protocol import Job, Lane
 from askew.engine.sequential import Sequential
 from askew.engine.task import build_task

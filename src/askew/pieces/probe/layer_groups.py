@@ -12,14 +12,14 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _NormBase
-from torch.nn.modules.conv import _ConvNd
+
+from askew.core.compat import Conv, NormWithStatistics
 
 Per = Literal["group", "layer", "tensor"]
 Groups = Mapping[str, Sequence[str]]
 
 # Layers that shift and scale what another layer computes: they count as part of it, whatever the shape of their weights
-_PART_OF_ANOTHER = (_NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm, nn.PReLU)
+_PART_OF_ANOTHER = (NormWithStatistics, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm, nn.PReLU)
 
 
 def group_parameters(module: nn.Module, names: Iterable[str], per: Per) -> dict[str, list[str]]:
@@ -79,7 +79,7 @@ def _by_layer(module: nn.Module, names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _kind(layer: nn.Module) -> str | None:
-    if isinstance(layer, _ConvNd):
+    if isinstance(layer, Conv):
         return "conv"
     if isinstance(layer, nn.Linear | nn.Bilinear):
         return "fc"

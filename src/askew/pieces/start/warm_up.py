@@ -6,6 +6,7 @@ References:
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any, Literal
 
 import numpy as np
@@ -35,15 +36,23 @@ def warm_up(until: float = 0.6, epochs: int = 100, on: Literal["server", "everyo
     if batch_size is not None and batch_size < 0:
         raise AskewError(f"warm_up: batch_size must not be negative, got {batch_size}; 0 takes all examples at once")
 
+    def examples_of(task: Any) -> np.ndarray:
+        return task.population.server if on == "server" else np.arange(len(task.data.train))
+
+    def depends_on(task: Any) -> Hashable:
+        recipe = task.recipe
+        names = (recipe.data, recipe.preprocess, recipe.model, recipe.step, recipe.batch_size)
+        return (recipe.seed, *map(str, names), examples_of(task).tobytes())
+
     def make(task: Any, fresh: ModelState) -> ModelState:
-        mine = task.population.server if on == "server" else np.arange(len(task.data.train))
-        if len(mine) == 0:
+        examples = examples_of(task)
+        if len(examples) == 0:
             raise AskewError("start: warm_up needs examples at the server; write population = '... + hold_out(0.2)', say")
         model = fresh
         for epoch in range(epochs):
-            model = task.train_pooled(model, mine, epochs=1, role="warm-up", number=epoch, batch_size=batch_size)
+            model = task.train_pooled(model, examples, epochs=1, role="warm-up", number=epoch, batch_size=batch_size)
             if task.objective.reached(task.score(model), until):
                 break
         return model
 
-    return Start(make)
+    return Start(make, depends_on)

@@ -9,14 +9,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from askew.engine.kernels import has_kernels
+from askew.engine.kernels.lrn import local_response_norm
+from askew.engine.kernels.pool import MOST_POOLED, max_pool2d
 from askew.engine.rewrite import neighbours
-
-MOST_POOLED = 127  # pixels in a window: the kernels keep in one byte which was the largest
 
 
 class FastLocalResponseNorm(nn.Module):
@@ -28,13 +25,7 @@ class FastLocalResponseNorm(nn.Module):
         self.rectify = False
 
     def forward(self, x: Tensor) -> Tensor:
-        if has_kernels(x) and x.ndim == 4:
-            from askew.engine.lrn_kernels import MOST_CHANNELS, local_response_norm
-
-            if x.shape[1] <= MOST_CHANNELS:
-                return local_response_norm(x.contiguous(memory_format=torch.channels_last), self.size, self.alpha, self.beta, self.k,
-                                           self.rectify)
-        return F.local_response_norm(F.relu(x) if self.rectify else x, self.size, self.alpha, self.beta, self.k)
+        return local_response_norm(x, self.size, self.alpha, self.beta, self.k, self.rectify)
 
 
 class FastMaxPool2d(nn.Module):
@@ -42,17 +33,12 @@ class FastMaxPool2d(nn.Module):
 
     def __init__(self, layer: nn.MaxPool2d) -> None:
         super().__init__()
-        self.window, self.stride, self.padding = (_pair(v) for v in (layer.kernel_size, layer.stride, layer.padding))
+        self.window, self.padding = _pair(layer.kernel_size), _pair(layer.padding)
         self.ceil = layer.ceil_mode
         self.rectify = False
 
     def forward(self, x: Tensor) -> Tensor:
-        if has_kernels(x) and x.ndim == 4:
-            from askew.engine.pool_kernels import max_pool2d
-
-            return max_pool2d(x.contiguous(memory_format=torch.channels_last), self.window, self.padding, self.ceil, self.rectify)
-        y = F.max_pool2d(x, self.window, self.stride, self.padding, ceil_mode=self.ceil)
-        return F.relu(y) if self.rectify else y
+        return max_pool2d(x, self.window, self.padding, self.ceil, self.rectify)
 
 
 def use_fast_layers(network: nn.Module) -> None:

@@ -1,8 +1,8 @@
-"""Recurrent layers of many clients at once: LSTM, GRU and plain recurrences with their own weights.
+"""Recurrences of many clients at once: LSTM, GRU and plain ones, all time steps as one operation.
 
-What the inputs bring to the gates is one batched product for all time steps. A time step is then one product with the
-weights of the recurrence and one elementwise kernel, forward and backward; the gradient of these weights is one product
-for all time steps again. With sigma the logistic function and * elementwise, as torch has them:
+A time step is one product with the weights of the recurrence and one elementwise kernel, in one reading and one writing, forward and
+backward; the gradient of these weights is one product for all time steps. With sigma the logistic function and * elementwise,
+as torch has them:
 
     LSTM   (i, f, g, o) = gates;  c <- sigma(f) * c + sigma(i) * tanh(g);  h <- sigma(o) * tanh(c)
     GRU    r = sigma(x_r + h_r);  z = sigma(x_z + h_z);  n = tanh(x_n + r * h_n);  h <- (1 - z) * n + z * h
@@ -14,110 +14,25 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from askew.core.kernel import has_kernels, jit, tl, triton
 from askew.core.opaque import opaque
-from askew.engine.client_linear import client_linear
-from askew.engine.kernels import has_kernels
-
-if TYPE_CHECKING:
-    from askew.engine.dropout import KeyedDropout
+from askew.engine.tuning import RECURRENT_BLOCK
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
-State = Tensor | tuple[Tensor, Tensor]
 
 
-def recurrent(layer: nn.RNNBase, weights: Mapping[str, Tensor], dropout: KeyedDropout | None, x: Tensor,
-              hx: State | None = None) -> tuple[Tensor, State]:
-    """What `layer` computes of K clients' examples behind each other, with their own weights.
-
-    Args:
-        layer: for its sizes and options.
-        weights: its weights [K, ...] by name.
-        dropout: between its levels.
-        x, hx: as the layer takes them, in batches.
-    """
-
-    def level(number: int, x: Tensor, start: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        x = x if layer.batch_first else x.transpose(0, 1)  # [K * B, T, I]
-        outputs, ends = [], []
-        for way in range(2 if layer.bidirectional else 1):
-            tail = f"l{number}{'_reverse' * way}"
-            hidden, *end = _one_way(layer.mode, x.flip(1) if way else x, tuple(s[way] for s in start), weights[f"weight_ih_{tail}"],
-                                    weights[f"weight_hh_{tail}"], weights.get(f"bias_ih_{tail}"), weights.get(f"bias_hh_{tail}"))
-            outputs.append(hidden.flip(1) if way else hidden)
-            ends.append(end)
-        both = torch.cat(outputs, dim=2) if len(outputs) > 1 else outputs[0]
-        return both if layer.batch_first else both.transpose(0, 1), *(torch.stack(end) for end in zip(*ends, strict=True))
-
-    return levels(layer, x, hx, level, dropout)
-
-
-def levels(layer: nn.RNNBase, x: Tensor, hx: State | None, level: Callable[..., tuple[Tensor, ...]],
-           dropout: KeyedDropout | None) -> tuple[Tensor, State]:
-    """The levels of a recurrent layer one on top of the other, with dropout between them.
-
-    Args:
-        level: (number, inputs, what the level starts from) -> (outputs, what it ends with).
-    """
-    ways, axis = 2 if layer.bidirectional else 1, 0 if layer.batch_first else 1
-    parts = 2 if layer.mode == "LSTM" else 1
-    if hx is None:
-        h, c = (x.new_zeros((layer.num_layers * ways, x.shape[axis], size), dtype=_floating(x))
-                for size in (layer.proj_size or layer.hidden_size, layer.hidden_size))
-        hx = (h, c) if parts == 2 else h
-    starts = hx if isinstance(hx, tuple) else (hx,)
-    ends: list[list[Tensor]] = []
-    for number in range(layer.num_layers):
-        x, *end = level(number, x, tuple(s[number * ways : (number + 1) * ways] for s in starts))
-        ends.append(end)
-        if dropout is not None and dropout.p > 0 and number + 1 < layer.num_layers:
-            x = x * dropout.factors(x, axis, 3)
-    last = [torch.cat(end) for end in zip(*ends, strict=True)]
-    return x, (last[0], last[1]) if parts == 2 else last[0]
-
-
-def has_client_axis(layer: nn.RNNBase) -> bool:
-    """Not with projected outputs."""
-    return layer.mode in GATES and layer.proj_size == 0
-
-
-def _floating(x: Tensor) -> torch.dtype:
-    return x.dtype if x.is_floating_point() else torch.get_default_dtype()
-
-
-def _one_way(mode: str, x: Tensor, start: tuple[Tensor, ...], w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None,
-             b_hh: Tensor | None) -> tuple[Tensor, ...]:
-    """One level in one direction. x [K * B, T, I], start [K * B, H] each -> outputs [K * B, T, H] and the last state."""
-    clients, _, hidden = w_hh.shape
-    own, bias = w_hh.new_zeros((clients, 0)), b_ih
-    if b_ih is not None and b_hh is not None:
-        if mode == "GRU":
-            own = b_hh  # its part of n is multiplied by r: it cannot be added to the inputs'
-        else:
-            bias = b_ih + b_hh
-    each = x.unflatten(0, (clients, -1)).transpose(1, 2)  # [K, T, B, I]
-    gates = client_linear(each.flatten(0, 1), w_ih, bias).unflatten(0, (clients, -1)).contiguous()
-    first, cell = ([*start, start[0]] if len(start) == 1 else list(start))[:2]
-    hs, cs, _ = torch.ops.askew.recurrence(mode, gates, w_hh.to(gates.dtype), own.to(gates.dtype),
-                                           first.reshape(clients, -1, hidden).to(gates.dtype),
-                                           cell.reshape(clients, -1, hidden).to(_wide(gates)))
-    out = hs.transpose(1, 2).flatten(0, 1)
-    ends = (hs[:, -1].flatten(0, 1), cs[:, -1].flatten(0, 1).to(hs.dtype)) if mode == "LSTM" else (hs[:, -1].flatten(0, 1),)
-    return out, *ends
-
-
-def _wide(gates: Tensor) -> torch.dtype:
+def wide_type(gates: Tensor) -> torch.dtype:
     """Cells are sums over all time steps: not in 16 bits."""
     return torch.promote_types(gates.dtype, torch.float32)
 
 
 @opaque("recurrence")
-def _recurrence(mode: str, gates: Tensor, weight: Tensor, bias: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def recurrence(mode: str, gates: Tensor, weight: Tensor, bias: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """One operation, whatever the number of time steps: a compiler would write them all out.
 
     Args:
@@ -154,7 +69,7 @@ def _outputs(mode: str, gates: Tensor, hidden: int, c: Tensor) -> tuple[Tensor, 
             gates.new_empty((*shape, 4 * hidden if mode in ("LSTM", "GRU") else 0)))
 
 
-@_recurrence.register_fake
+@recurrence.register_fake
 def _(mode: str, gates: Tensor, weight: Tensor, bias: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return _outputs(mode, gates, h.shape[2], c)
 
@@ -202,29 +117,27 @@ def _backward(ctx: Any, dhs: Tensor | None, dcs: Tensor | None, _: Any) -> tuple
     return None, *torch.ops.askew.recurrence_backward(ctx.mode, weight, bias, h, c, hs, cs, kept, dhs, dcs)
 
 
-_recurrence.register_autograd(_backward, setup_context=_setup)
+recurrence.register_autograd(_backward, setup_context=_setup)
 
 
 def _lstm(gates: Tensor, c: Tensor, new_h: Tensor, new_c: Tensor, kept: Tensor) -> None:
     """gates [K, B, 4 H] and c [K, B, H] -> the new state, and the gates behind their functions, in the memory given."""
     if has_kernels(gates):
-        from askew.engine.recurrent_kernels import lstm
-
-        return lstm(gates, c, new_h, new_c, kept)
+        _launch(_lstm_kernel, new_h, gates, c, new_h, new_c, kept)
+        return
     i, f, g, o = gates.to(c.dtype).chunk(4, dim=2)
     i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
     torch.add(f * c, i * g, out=new_c)
     new_h.copy_(o * new_c.tanh())
     kept.copy_(torch.cat([i, f, g, o], dim=2))
-    return None
 
 
 def _lstm_backward(kept: Tensor, c: Tensor, new_c: Tensor, dh: Tensor, dc_given: Tensor, dc: Tensor, dgates: Tensor) -> Tensor:
     """Gradients of the gates, in the memory given, and of c."""
     if has_kernels(kept):
-        from askew.engine.recurrent_kernels import lstm_backward
-
-        return lstm_backward(kept, c, new_c, dh, dc_given, dc, dgates)
+        out = torch.empty_like(dc)
+        _launch(_lstm_backward_kernel, dh, kept, c, new_c, dh, dc_given, dc, dgates, out)
+        return out
     i, f, g, o = kept.to(c.dtype).chunk(4, dim=2)
     through, wide = new_c.tanh(), dh.to(c.dtype)
     dc = dc + dc_given + wide * o * (1 - through * through)
@@ -235,24 +148,22 @@ def _lstm_backward(kept: Tensor, c: Tensor, new_c: Tensor, dh: Tensor, dc_given:
 def _gru(gates: Tensor, product: Tensor, h: Tensor, new_h: Tensor, kept: Tensor) -> None:
     """What the inputs and what the recurrence bring [K, B, 3 H], h [K, B, H] -> the new h; r, z, n and the product's n are kept."""
     if has_kernels(gates):
-        from askew.engine.recurrent_kernels import gru
-
-        return gru(gates, product, h, new_h, kept)
+        _launch(_gru_kernel, new_h, gates, product, h, new_h, kept)
+        return
     wide = torch.promote_types(gates.dtype, torch.float32)
     (x_r, x_z, x_n), (h_r, h_z, h_n) = (v.to(wide).chunk(3, dim=2) for v in (gates, product))
     r, z = (x_r + h_r).sigmoid(), (x_z + h_z).sigmoid()
     n = (x_n + r * h_n).tanh()
     new_h.copy_((1 - z) * n + z * h)
     kept.copy_(torch.cat([r, z, n, h_n], dim=2))
-    return None
 
 
 def _gru_backward(kept: Tensor, h: Tensor, dh: Tensor, dgates: Tensor, dproduct: Tensor) -> Tensor:
     """Gradients of the inputs' and of the recurrence's part, in the memory given, and of h as far as it is carried over."""
     if has_kernels(kept):
-        from askew.engine.recurrent_kernels import gru_backward
-
-        return gru_backward(kept, h, dh, dgates, dproduct)
+        out = torch.empty_like(dh, memory_format=torch.contiguous_format)
+        _launch(_gru_backward_kernel, dh, kept, h, dh, dgates, dproduct, out)
+        return out
     wide = torch.promote_types(kept.dtype, torch.float32)
     r, z, n, h_n = kept.to(wide).chunk(4, dim=2)
     given = dh.to(wide)
@@ -262,3 +173,107 @@ def _gru_backward(kept: Tensor, h: Tensor, dh: Tensor, dgates: Tensor, dproduct:
     dgates.copy_(torch.cat([dr, dz, dn], dim=2))
     dproduct.copy_(torch.cat([dr, dz, dn * r], dim=2))
     return (given * z).to(dh.dtype)
+
+
+@jit
+def _tanh(v):
+    e = tl.exp(-2.0 * tl.abs(v))  # never overflows
+    t = (1.0 - e) / (1.0 + e)
+    return tl.where(v < 0, -t, t)
+
+
+@jit
+def _place(BH, N, H: tl.constexpr, BLOCK: tl.constexpr):
+    """Of values [K, B, H]: client, example and hidden unit within it, and which are real."""
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    return at // BH, at % BH // H, at % H, at < N
+
+
+@jit
+def _gate(v, k, b, u, real, S, G: tl.constexpr, H: tl.constexpr, NUMBER: tl.constexpr):
+    """Gate NUMBER of values [K, B, G H] whose clients lie S apart."""
+    return tl.load(v + k * S + b * (G * H) + NUMBER * H + u, mask=real, other=0.0).to(tl.float32)
+
+
+@jit
+def _put(v, k, b, u, real, S, value, G: tl.constexpr, H: tl.constexpr, NUMBER: tl.constexpr):
+    tl.store(v + k * S + b * (G * H) + NUMBER * H + u, value.to(v.dtype.element_ty), mask=real)
+
+
+@jit
+def _lstm_kernel(gates, c, new_h, new_c, kept, S_GATES, S_C, S_NEW_H, S_NEW_C, S_KEPT, BH, N, H: tl.constexpr, BLOCK: tl.constexpr):
+    k, b, u, real = _place(BH, N, H, BLOCK)
+    i = tl.sigmoid(_gate(gates, k, b, u, real, S_GATES, 4, H, 0))
+    f = tl.sigmoid(_gate(gates, k, b, u, real, S_GATES, 4, H, 1))
+    g = _tanh(_gate(gates, k, b, u, real, S_GATES, 4, H, 2))
+    o = tl.sigmoid(_gate(gates, k, b, u, real, S_GATES, 4, H, 3))
+    cell = f * _gate(c, k, b, u, real, S_C, 1, H, 0) + i * g
+    _put(new_c, k, b, u, real, S_NEW_C, cell, 1, H, 0)
+    _put(new_h, k, b, u, real, S_NEW_H, o * _tanh(cell), 1, H, 0)
+    _put(kept, k, b, u, real, S_KEPT, i, 4, H, 0)
+    _put(kept, k, b, u, real, S_KEPT, f, 4, H, 1)
+    _put(kept, k, b, u, real, S_KEPT, g, 4, H, 2)
+    _put(kept, k, b, u, real, S_KEPT, o, 4, H, 3)
+
+
+@jit
+def _lstm_backward_kernel(kept, c, new_c, dh, dc_given, dc, dgates, out, S_KEPT, S_C, S_NEW_C, S_DH, S_GIVEN, S_DC, S_DGATES, S_OUT, BH, N,
+                          H: tl.constexpr, BLOCK: tl.constexpr):
+    k, b, u, real = _place(BH, N, H, BLOCK)
+    i = _gate(kept, k, b, u, real, S_KEPT, 4, H, 0)
+    f = _gate(kept, k, b, u, real, S_KEPT, 4, H, 1)
+    g = _gate(kept, k, b, u, real, S_KEPT, 4, H, 2)
+    o = _gate(kept, k, b, u, real, S_KEPT, 4, H, 3)
+    through = _tanh(_gate(new_c, k, b, u, real, S_NEW_C, 1, H, 0))
+    given = _gate(dh, k, b, u, real, S_DH, 1, H, 0)
+    cell = (_gate(dc, k, b, u, real, S_DC, 1, H, 0) + _gate(dc_given, k, b, u, real, S_GIVEN, 1, H, 0)
+            + given * o * (1.0 - through * through))
+    _put(dgates, k, b, u, real, S_DGATES, cell * g * i * (1.0 - i), 4, H, 0)
+    _put(dgates, k, b, u, real, S_DGATES, cell * _gate(c, k, b, u, real, S_C, 1, H, 0) * f * (1.0 - f), 4, H, 1)
+    _put(dgates, k, b, u, real, S_DGATES, cell * i * (1.0 - g * g), 4, H, 2)
+    _put(dgates, k, b, u, real, S_DGATES, given * through * o * (1.0 - o), 4, H, 3)
+    _put(out, k, b, u, real, S_OUT, cell * f, 1, H, 0)
+
+
+@jit
+def _gru_kernel(gates, product, h, new_h, kept, S_GATES, S_PRODUCT, S_H, S_NEW_H, S_KEPT, BH, N, H: tl.constexpr, BLOCK: tl.constexpr):
+    k, b, u, real = _place(BH, N, H, BLOCK)
+    r = tl.sigmoid(_gate(gates, k, b, u, real, S_GATES, 3, H, 0) + _gate(product, k, b, u, real, S_PRODUCT, 3, H, 0))
+    z = tl.sigmoid(_gate(gates, k, b, u, real, S_GATES, 3, H, 1) + _gate(product, k, b, u, real, S_PRODUCT, 3, H, 1))
+    h_n = _gate(product, k, b, u, real, S_PRODUCT, 3, H, 2)
+    n = _tanh(_gate(gates, k, b, u, real, S_GATES, 3, H, 2) + r * h_n)
+    _put(new_h, k, b, u, real, S_NEW_H, (1.0 - z) * n + z * _gate(h, k, b, u, real, S_H, 1, H, 0), 1, H, 0)
+    _put(kept, k, b, u, real, S_KEPT, r, 4, H, 0)
+    _put(kept, k, b, u, real, S_KEPT, z, 4, H, 1)
+    _put(kept, k, b, u, real, S_KEPT, n, 4, H, 2)
+    _put(kept, k, b, u, real, S_KEPT, h_n, 4, H, 3)
+
+
+@jit
+def _gru_backward_kernel(kept, h, dh, dgates, dproduct, out, S_KEPT, S_H, S_DH, S_DGATES, S_DPRODUCT, S_OUT, BH, N, H: tl.constexpr,
+                         BLOCK: tl.constexpr):
+    k, b, u, real = _place(BH, N, H, BLOCK)
+    r = _gate(kept, k, b, u, real, S_KEPT, 4, H, 0)
+    z = _gate(kept, k, b, u, real, S_KEPT, 4, H, 1)
+    n = _gate(kept, k, b, u, real, S_KEPT, 4, H, 2)
+    given = _gate(dh, k, b, u, real, S_DH, 1, H, 0)
+    dn = given * (1.0 - z) * (1.0 - n * n)
+    dz = given * (_gate(h, k, b, u, real, S_H, 1, H, 0) - n) * z * (1.0 - z)
+    dr = dn * _gate(kept, k, b, u, real, S_KEPT, 4, H, 3) * r * (1.0 - r)
+    _put(dgates, k, b, u, real, S_DGATES, dr, 3, H, 0)
+    _put(dgates, k, b, u, real, S_DGATES, dz, 3, H, 1)
+    _put(dgates, k, b, u, real, S_DGATES, dn, 3, H, 2)
+    _put(dproduct, k, b, u, real, S_DPRODUCT, dr, 3, H, 0)
+    _put(dproduct, k, b, u, real, S_DPRODUCT, dz, 3, H, 1)
+    _put(dproduct, k, b, u, real, S_DPRODUCT, dn * r, 3, H, 2)
+    _put(out, k, b, u, real, S_OUT, given * z, 1, H, 0)
+
+
+def _launch(kernel: Any, like: Tensor, *tensors: Tensor) -> None:
+    """All tensors [K, B, ...], each client's values in one piece; the clients may lie apart from each other."""
+    for v in tensors:
+        assert v[0].is_contiguous(), "a client's values lie in one piece"
+    clients, batch, hidden = like.shape
+    number = clients * batch * hidden
+    programs = triton.cdiv(number, RECURRENT_BLOCK)
+    kernel[(programs,)](*tensors, *(v.stride(0) for v in tensors), batch * hidden, number, hidden, RECURRENT_BLOCK)

@@ -1,4 +1,4 @@
-"""Triton kernels of max pooling in steps of two pixels, with a rectifier behind it, for channels-last images.
+"""Max pooling in steps of two pixels, with a rectifier behind it; the kernels are for channels-last images.
 
 Forward keeps which tap of the window was the largest (one byte a value, none where the rectifier shuts); backward, each
 2 x 2 pixels add up what comes from the windows that hold and chose them: in a fixed order, so that the same seed gives the
@@ -10,16 +10,25 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import triton
-import triton.language as tl
+import torch.nn.functional as F
 from torch import Tensor
 
+from askew.core.kernel import has_kernels, jit, tl, triton
 from askew.core.opaque import opaque
+from askew.engine.tuning import POOL_TILE
 
-_NONE = tl.constexpr(-1)  # in place of a tap: no gradient
+MOST_POOLED = 127  # pixels in a window: the kernels keep in one byte which was the largest
 
 
-@triton.jit
+def max_pool2d(x: Tensor, window: tuple[int, int], padding: tuple[int, int], ceil: bool = False, rectify: bool = False) -> Tensor:
+    """`F.max_pool2d` with a stride of 2, with `rectify` followed by `F.relu`."""
+    if has_kernels(x) and x.ndim == 4:
+        return _pool(x.contiguous(memory_format=torch.channels_last), list(window), list(padding), ceil, rectify)[0]
+    y = F.max_pool2d(x, window, 2, padding, ceil_mode=ceil)
+    return F.relu(y) if rectify else y
+
+
+@jit
 def _rows(LONG: tl.constexpr, BM: tl.constexpr):
     """What this program works on. Long numbers where there are more than 2^31 values: to divide them takes far longer."""
     if LONG:
@@ -28,10 +37,10 @@ def _rows(LONG: tl.constexpr, BM: tl.constexpr):
         return tl.program_id(0) * BM + tl.arange(0, BM)
 
 
-@triton.jit
-def _forward(x, y, chosen, PIXELS, H: tl.constexpr, W: tl.constexpr, OH: tl.constexpr, OW: tl.constexpr, C: tl.constexpr,
-             R: tl.constexpr, S: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, RECTIFY: tl.constexpr,
-             LONG: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr):
+@jit
+def _forward_kernel(x, y, chosen, PIXELS, H: tl.constexpr, W: tl.constexpr, OH: tl.constexpr, OW: tl.constexpr, C: tl.constexpr,
+                    R: tl.constexpr, S: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, RECTIFY: tl.constexpr,
+                    LONG: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr):
     rows = _rows(LONG, BM)
     c = tl.program_id(1) * BC + tl.arange(0, BC)
     image = rows // (OH * OW)
@@ -49,7 +58,7 @@ def _forward(x, y, chosen, PIXELS, H: tl.constexpr, W: tl.constexpr, OH: tl.cons
         best = tl.where(better, value, best)
         tap = tl.where(better, t, tap)
     if RECTIFY:
-        tap = tl.where(best <= 0.0, _NONE, tap)
+        tap = tl.where(best <= 0.0, -1, tap)  # in place of a tap: no gradient
         best = tl.where(best <= 0.0, 0.0, best)
     at = rows[:, None] * C + c[None, :]
     real = (rows < PIXELS)[:, None] & (c < C)[None, :]
@@ -57,17 +66,17 @@ def _forward(x, y, chosen, PIXELS, H: tl.constexpr, W: tl.constexpr, OH: tl.cons
     tl.store(chosen + at, tap.to(tl.int8), mask=real)
 
 
-@triton.jit
+@jit
 def _put(dx, total, image, h, w, c, real, H: tl.constexpr, W: tl.constexpr, C: tl.constexpr):
     inside = real & (h >= 0) & (h < H) & (w >= 0) & (w < W)
     tl.store(dx + (((image * H + h) * W + w) * C)[:, None] + c[None, :], total.to(dx.dtype.element_ty),
              mask=inside[:, None] & (c < C)[None, :])
 
 
-@triton.jit
-def _backward(dy, chosen, dx, BLOCKS, H: tl.constexpr, W: tl.constexpr, OH: tl.constexpr, OW: tl.constexpr, C: tl.constexpr,
-              R: tl.constexpr, S: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, LONG: tl.constexpr, BM: tl.constexpr,
-              BC: tl.constexpr):
+@jit
+def _backward_kernel(dy, chosen, dx, BLOCKS, H: tl.constexpr, W: tl.constexpr, OH: tl.constexpr, OW: tl.constexpr, C: tl.constexpr,
+                     R: tl.constexpr, S: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, LONG: tl.constexpr, BM: tl.constexpr,
+                     BC: tl.constexpr):
     rows = _rows(LONG, BM)
     c = tl.program_id(1) * BC + tl.arange(0, BC)
     high: tl.constexpr = (H + PAD_H + 1) // 2  # blocks of 2 x 2 pixels, where padding is counted in
@@ -84,7 +93,7 @@ def _backward(dy, chosen, dx, BLOCKS, H: tl.constexpr, W: tl.constexpr, OH: tl.c
             holds = (rows < BLOCKS) & (i >= m) & (i - m < OH) & (j >= n) & (j - n < OW)
             at = (((image * OH + i - m) * OW + j - n) * C)[:, None] + c[None, :]
             real = holds[:, None] & (c < C)[None, :]
-            tap = tl.load(chosen + at, mask=real, other=_NONE).to(tl.int32)
+            tap = tl.load(chosen + at, mask=real, other=-1).to(tl.int32)
             g = tl.load(dy + at, mask=real, other=0.0).to(tl.float32)
             first = 2 * m * S + 2 * n
             a += tl.where(tap == first, g, 0.0)
@@ -106,7 +115,7 @@ def _launch(kernel: Any, tensors: list[Tensor], count: int, x_shape: tuple[int, 
             padding: list[int], *options: bool, warps: int) -> None:
     _, channels, height, width = x_shape
     block_c = min(64, triton.next_power_of_2(channels))
-    block_m = 1024 // block_c  # forward, with eight warps, best of what was measured on an H200
+    block_m = POOL_TILE // block_c
     kernel[(triton.cdiv(count, block_m), triton.cdiv(channels, block_c))](
         *tensors, count, height, width, *out, channels, *window, *padding, *options, max(map(Tensor.numel, tensors)) >= 1 << 31,
         block_m, block_c, num_warps=warps)
@@ -128,7 +137,7 @@ def _pool(x: Tensor, window: list[int], padding: list[int], ceil: bool, rectify:
     out = _out_size(x, window, padding, ceil)
     y = torch.empty((x.shape[0], *out, x.shape[1]), device=x.device, dtype=x.dtype).permute(0, 3, 1, 2)
     chosen = torch.empty_like(y, dtype=torch.int8)
-    _launch(_forward, [x, y, chosen], x.shape[0] * out[0] * out[1], tuple(x.shape), out, window, padding, rectify, warps=8)
+    _launch(_forward_kernel, [x, y, chosen], x.shape[0] * out[0] * out[1], tuple(x.shape), out, window, padding, rectify, warps=8)
     return y, chosen
 
 
@@ -143,8 +152,8 @@ def _gradient(dy: Tensor, chosen: Tensor, height: int, width: int, window: list[
     n, channels, *out = dy.shape
     dx = torch.empty((n, height, width, channels), device=dy.device, dtype=dy.dtype).permute(0, 3, 1, 2)
     blocks = n * ((height + padding[0] + 1) // 2) * ((width + padding[1] + 1) // 2)
-    _launch(_backward, [dy.contiguous(memory_format=torch.channels_last), chosen, dx], blocks, tuple(dx.shape), (out[0], out[1]), window,
-            padding, warps=4)
+    _launch(_backward_kernel, [dy.contiguous(memory_format=torch.channels_last), chosen, dx], blocks, tuple(dx.shape), (out[0], out[1]),
+            window, padding, warps=4)
     return dx
 
 
@@ -165,8 +174,3 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> 
 
 
 _pool.register_autograd(_back, setup_context=_setup)
-
-
-def max_pool2d(x: Tensor, window: tuple[int, int], padding: tuple[int, int], ceil: bool = False, rectify: bool = False) -> Tensor:
-    """`F.max_pool2d` of channels-last images with a stride of 2, with `rectify` followed by `F.relu`."""
-    return _pool(x, list(window), list(padding), ceil, rectify)[0]

@@ -16,13 +16,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from askew.core.compat import InstanceNorm, computes_as, padding_of
 from askew.core.opaque import opaque
-from askew.engine import attention, recurrent
-from askew.engine.client_conv import client_conv2d
-from askew.engine.client_linear import client_linear
-from askew.engine.client_norm import ClientBatchNorm, ClientGroupNorm, ClientLayerNorm
-from askew.engine.dropout import KeyedAttention, KeyedDropout, KeyedGRU, KeyedLSTM, KeyedRNN
-from askew.engine.fast_layers import use_fast_layers
+from askew.engine.kernels.conv import client_conv2d
+from askew.engine.kernels.linear import client_linear
+from askew.engine.layers import attention, recurrent
+from askew.engine.layers.dropout import KeyedAttention, KeyedDropout, KeyedGRU, KeyedLSTM, KeyedRNN
+from askew.engine.layers.fast import use_fast_layers
+from askew.engine.layers.norm import ClientBatchNorm, ClientGroupNorm, ClientLayerNorm
 from askew.engine.rewrite import neighbours
 
 
@@ -35,11 +36,11 @@ class ClientConv(nn.Module):
         self.stride, self.dilation = (_image(v, 1) if self.flat else v for v in (layer.stride, layer.dilation))
         self.groups, self.mode = layer.groups, layer.padding_mode
         # Where the edge is not zeros, or not the same on both sides, the input is padded before.
-        before = layer._reversed_padding_repeated_twice
+        before = padding_of(layer)
         even = all(low == high for low, high in zip(before[::2], before[1::2], strict=True))
         plain = self.mode == "zeros" and even
         self.padding = _image(tuple(before[::2][::-1]), 0) if plain else (0, 0)
-        self.before = None if plain else list(before)
+        self.before = None if plain else before
         self.centred = False  # BatchNorm comes right behind: it takes the bias out again, whose gradient is 0
 
     def forward(self, x: Tensor) -> Tensor:
@@ -238,8 +239,7 @@ def _kind(layer: nn.Module) -> type[nn.Module] | None:
     """The layer among `FORMS` that this one is, or that it only renames: a subclass which computes something else is not it."""
     for kind in type(layer).__mro__:
         if kind in FORMS:
-            same = all(getattr(type(layer), name, None) is getattr(kind, name, None) for name in ("forward", "_conv_forward"))
-            return kind if same else None
+            return kind if computes_as(layer, kind) else None
     return None
 
 
@@ -252,7 +252,7 @@ def _has_client_form(layer: nn.Module) -> bool:
         return layer.max_norm is None and not layer.scale_grad_by_freq and not layer.sparse
     if isinstance(layer, nn.GroupNorm):
         return layer.affine
-    if isinstance(layer, nn.modules.instancenorm._InstanceNorm):
+    if isinstance(layer, InstanceNorm):
         return layer.affine and not layer.track_running_stats
     if isinstance(layer, nn.LayerNorm | nn.RMSNorm):
         return layer.elementwise_affine

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from askew.core import rng
-from askew.engine.attention import attention, has_client_axis
-from askew.engine.recurrent import levels
+from askew.core.compat import weights_by_level
+from askew.engine.layers.attention import attention, has_client_axis
+from askew.engine.layers.recurrent import levels
 
 CHANNELS = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)  # these drop whole channels of an example
 
@@ -128,7 +129,7 @@ class _KeyedRecurrent(nn.RNNBase):
         if not self.training or not isinstance(x, Tensor) or x.ndim != 3:  # packed, or without a batch: as torch does it
             return super().forward(x, hx)
         step: Callable[..., tuple[Tensor, ...]] = getattr(torch, self.mode.lower())
-        weights_of = [[getattr(self, name) for name in names] for names in self._all_weights]
+        weights_of = weights_by_level(self)
 
         def level(number: int, x: Tensor, start: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
             ways = len(weights_of) // self.num_layers

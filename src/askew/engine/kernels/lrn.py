@@ -1,4 +1,4 @@
-"""Triton kernels of local response normalisation: one reading of the activations forward, one backward.
+"""Local response normalisation: as kernels, one reading of the activations forward, one backward.
 
 With a window of n channels around each, s_c = k + (alpha / n) sum_j a_j^2 and
 
@@ -17,23 +17,31 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import triton
-import triton.language as tl
+import torch.nn.functional as F
 from torch import Tensor
 
+from askew.core.kernel import has_kernels, jit, tl, triton
 from askew.core.opaque import opaque
+from askew.engine.tuning import LRN_TILES
 
 MOST_CHANNELS = 128  # all channels of a pixel lie in one tile, and the band matrix in shared memory
 
 
-@triton.jit
+def local_response_norm(x: Tensor, size: int, alpha: float, beta: float, k: float, rectify: bool = False) -> Tensor:
+    """`F.local_response_norm`, with `rectify` of `F.relu(x)`."""
+    if has_kernels(x) and x.ndim == 4 and x.shape[1] <= MOST_CHANNELS:
+        return _normalise(x.contiguous(memory_format=torch.channels_last), size, alpha, beta, k, rectify)
+    return F.local_response_norm(F.relu(x) if rectify else x, size, alpha, beta, k)
+
+
+@jit
 def _band(BEFORE: tl.constexpr, AFTER: tl.constexpr, BC: tl.constexpr):
     """[j, c]: whether c's window holds j."""
     apart = tl.arange(0, BC)[:, None] - tl.arange(0, BC)[None, :]
     return ((apart >= -BEFORE) & (apart <= AFTER)).to(tl.float32)
 
 
-@triton.jit
+@jit
 def _sums(v, band, PRECISION: tl.constexpr):
     if PRECISION == "bf16":  # no coarser than what the result is rounded to
         return tl.dot(v.to(tl.bfloat16), band.to(tl.bfloat16))
@@ -41,7 +49,7 @@ def _sums(v, band, PRECISION: tl.constexpr):
         return tl.dot(v, band, input_precision=PRECISION)
 
 
-@triton.jit
+@jit
 def _places(number, N, C: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr):
     """Where a tile of BM pixels begins, where its values lie within it (short numbers: long ones fill the registers), which are real."""
     first = number.to(tl.int64) * BM
@@ -50,7 +58,7 @@ def _places(number, N, C: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr):
     return first * C, rows[:, None] * C + c[None, :], (rows < N - first)[:, None] & (c < C)[None, :]
 
 
-@triton.jit
+@jit
 def _values(x, at, real, RECTIFY: tl.constexpr):
     a = tl.load(x + at, mask=real, other=0.0).to(tl.float32)
     if RECTIFY:
@@ -58,9 +66,9 @@ def _values(x, at, real, RECTIFY: tl.constexpr):
     return a
 
 
-@triton.jit
-def _forward(x, y, N, C: tl.constexpr, BEFORE: tl.constexpr, AFTER: tl.constexpr, SCALE, BETA, K, RECTIFY: tl.constexpr,
-             PRECISION: tl.constexpr, TILES: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr):
+@jit
+def _forward_kernel(x, y, N, C: tl.constexpr, BEFORE: tl.constexpr, AFTER: tl.constexpr, SCALE, BETA, K, RECTIFY: tl.constexpr,
+                    PRECISION: tl.constexpr, TILES: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr):
     near = _band(BEFORE, AFTER, BC)
     for i in range(TILES):
         begin, at, real = _places(tl.program_id(0) * TILES + i, N, C, BM, BC)
@@ -69,9 +77,9 @@ def _forward(x, y, N, C: tl.constexpr, BEFORE: tl.constexpr, AFTER: tl.constexpr
         tl.store(y + begin + at, (a * tl.exp2(-BETA * tl.log2(s))).to(y.dtype.element_ty), mask=real)
 
 
-@triton.jit
-def _backward(x, dy, dx, N, C: tl.constexpr, BEFORE: tl.constexpr, AFTER: tl.constexpr, SCALE, BETA, K, RECTIFY: tl.constexpr,
-              PRECISION: tl.constexpr, TILES: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr):
+@jit
+def _backward_kernel(x, dy, dx, N, C: tl.constexpr, BEFORE: tl.constexpr, AFTER: tl.constexpr, SCALE, BETA, K, RECTIFY: tl.constexpr,
+                     PRECISION: tl.constexpr, TILES: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr):
     near = _band(BEFORE, AFTER, BC)
     back = _band(AFTER, BEFORE, BC)  # [c, j]
     for i in range(TILES):
@@ -91,30 +99,30 @@ def _launch(kernel: Any, tensors: list[Tensor], size: int, alpha: float, beta: f
     channels = x.shape[1]
     pixels = x.numel() // channels
     wide = max(16, triton.next_power_of_2(channels))
-    block, tiles = (64 if wide <= 64 else 32), 4  # of what was tried on an H200 with 64 channels, the fastest
+    block = 64 if wide <= 64 else 32
     precision = "bf16" if x.dtype == torch.bfloat16 else "tf32" if torch.backends.cudnn.allow_tf32 else "tf32x3"
     # torch pads size // 2 channels in front and (size - 1) // 2 behind.
-    kernel[(triton.cdiv(pixels, block * tiles),)](*tensors, pixels, channels, size // 2, (size - 1) // 2, alpha / size, beta, k,
-                                                  rectify, precision, tiles, block, wide, num_warps=4, num_stages=len(tensors))
+    kernel[(triton.cdiv(pixels, block * LRN_TILES),)](*tensors, pixels, channels, size // 2, (size - 1) // 2, alpha / size, beta, k,
+                                                  rectify, precision, LRN_TILES, block, wide, num_warps=4, num_stages=len(tensors))
 
 
 @opaque("local_response_norm")
-def local_response_norm(x: Tensor, size: int, alpha: float, beta: float, k: float, rectify: bool = False) -> Tensor:
-    """`F.local_response_norm` of channels-last images, in the type of x; with `rectify`, of `F.relu` of them."""
+def _normalise(x: Tensor, size: int, alpha: float, beta: float, k: float, rectify: bool) -> Tensor:
+    """Of channels-last images, in the type of x."""
     y = torch.empty_like(x)
-    _launch(_forward, [x, y], size, alpha, beta, k, rectify)
+    _launch(_forward_kernel, [x, y], size, alpha, beta, k, rectify)
     return y
 
 
-@local_response_norm.register_fake
-def _(x: Tensor, size: int, alpha: float, beta: float, k: float, rectify: bool = False) -> Tensor:
+@_normalise.register_fake
+def _(x: Tensor, size: int, alpha: float, beta: float, k: float, rectify: bool) -> Tensor:
     return torch.empty_like(x)
 
 
 @opaque("local_response_norm_backward")
 def _gradient(x: Tensor, dy: Tensor, size: int, alpha: float, beta: float, k: float, rectify: bool) -> Tensor:
     dx = torch.empty_like(x)
-    _launch(_backward, [x, dy.to(x.dtype).contiguous(memory_format=torch.channels_last), dx], size, alpha, beta, k, rectify)
+    _launch(_backward_kernel, [x, dy.to(x.dtype).contiguous(memory_format=torch.channels_last), dx], size, alpha, beta, k, rectify)
     return dx
 
 
@@ -132,4 +140,4 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     ctx.save_for_backward(x)
 
 
-local_response_norm.register_autograd(_back, setup_context=_setup)
+_normalise.register_autograd(_back, setup_context=_setup)

@@ -1,6 +1,8 @@
-"""Triton kernels of `client_conv2d`: per-client convolution as implicit matrix products on the matrix units.
+"""Convolution of many clients' examples, each with its client's own weights.
 
-Activations are channels last, so a client's examples are a matrix of B * H * W pixels by C channels. With R x S taps,
+On a GPU, grouped convolutions of the libraries launch one small kernel per client; here one kernel serves all clients,
+as an implicit matrix product on the matrix units. Elsewhere, and for dilated or grouped kernels, one grouped convolution
+does it. Activations are channels last, so a client's examples are a matrix of B * H * W pixels by C channels. With R x S taps,
 
     forward           Y[m, o]  = sum over (tap, c) of X[stride m + tap, c] W[tap, c, o]
     input gradient    the same with W flipped over the taps and c, o exchanged, on a padding of R - 1 - p; where the
@@ -17,14 +19,68 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-import triton
-import triton.language as tl
+import torch.nn.functional as F
 from torch import Tensor
 
+from askew.core.kernel import has_kernels, jit, tl, triton
 from askew.core.opaque import opaque
+from askew.engine.tuning import ROW_OF_TAPS
+
+Pair = tuple[int, ...]
+KERNEL_ORDER = (0, 3, 4, 2, 1)  # [K, O, C, R, S] -> [K, R, S, C, O], as the kernels read weights
+MOST_TAPS = 30  # in each direction: the kernels keep which taps lie inside the image as one bit each
 
 
-@triton.jit
+def client_conv2d(x: Tensor, weight: Tensor, bias: Tensor | None, stride: Pair, padding: Pair, dilation: Pair, groups: int = 1) -> Tensor:
+    """y[k, b] = conv2d(x[k, b], weight[k]) + bias[k].
+
+    Args:
+        x: [K * B, C, H, W], the clients' examples behind each other.
+        weight: [K, O, C / groups, R, S].
+        bias: [K, O] or None.
+
+    Returns:
+        [K * B, O, H', W'].
+    """
+    if torch.is_autocast_enabled(x.device.type):
+        x = x.to(torch.get_autocast_dtype(x.device.type))
+    if has_kernels(x) and groups == 1 and tuple(dilation) == (1, 1) and max(weight.shape[3:]) <= MOST_TAPS:
+        stride, padding = tuple(map(int, stride)), tuple(map(int, padding))
+        if not x.requires_grad and x.shape[1] * weight.shape[4] <= ROW_OF_TAPS:
+            x, weight, stride, padding = taps_as_channels(x, weight, stride, padding)
+        flat = weight.to(x.dtype).permute(KERNEL_ORDER).contiguous()  # no copy where the weights are kept like this
+        bias = None if bias is None else bias.contiguous()  # a frozen one is one client's, repeated
+        return implicit_gemm_conv(x.contiguous(memory_format=torch.channels_last), flat, bias, list(stride), list(padding))
+    clients, outputs = weight.shape[:2]
+    # [K * B, C, H, W] -> [B, K * C, H, W]: the clients side by side as groups.
+    wide = x.unflatten(0, (clients, -1)).transpose(0, 1).flatten(1, 2)
+    y = F.conv2d(wide, weight.to(x.dtype).flatten(0, 1), None if bias is None else bias.to(x.dtype).flatten(), stride, padding,
+                 dilation, clients * groups)
+    return y.unflatten(1, (clients, outputs)).transpose(0, 1).flatten(0, 1)
+
+
+def taps_as_channels(x: Tensor, weight: Tensor, stride: Pair, padding: Pair) -> tuple[Tensor, Tensor, Pair, Pair]:
+    """The same convolution with kernels one pixel wide: what lay beside each other in a row becomes channels of one pixel.
+
+    Images of one or three channels are read value by value otherwise, since only channels lie behind each other in memory;
+    S taps of C channels, filled up with zeros to a power of two, are read at once.
+
+    Args:
+        x: [N, C, H, W].
+        weight: [K, O, C, R, S].
+
+    Returns:
+        x' [N, P, H, W'], weight' [K, O, P, R, 1] with P at least S C, stride' and padding'.
+    """
+    taps, channels = weight.shape[4], weight.shape[2]
+    missing = (1 << (taps * channels - 1).bit_length()) - taps * channels
+    rows = F.pad(x, (padding[1], padding[1])).unfold(3, taps, stride[1])  # [N, C, H, W', S]
+    pixels = F.pad(rows.permute(0, 2, 3, 4, 1).flatten(3), (0, missing))  # [N, H, W', P]
+    kernels = F.pad(weight.permute(0, 1, 3, 4, 2).flatten(3), (0, missing))  # [K, O, R, P]
+    return pixels.permute(0, 3, 1, 2), kernels.transpose(2, 3)[..., None], (stride[0], 1), (padding[0], 0)
+
+
+@jit
 def _inside(first, size, TAPS: tl.constexpr):
     """Bit t says whether 0 <= first + t < size."""
     low = tl.minimum(tl.maximum(-first, 0), TAPS)
@@ -32,11 +88,11 @@ def _inside(first, size, TAPS: tl.constexpr):
     return ((1 << high) - 1) & ~((1 << low) - 1)
 
 
-@triton.jit
-def _product(x, w, bias, y, M, PAD_H, PAD_W, H: tl.constexpr, W: tl.constexpr, OH: tl.constexpr, OW: tl.constexpr,
-             C: tl.constexpr, O: tl.constexpr, R: tl.constexpr, S: tl.constexpr,  # noqa: E741
-             STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, FLIPPED: tl.constexpr, HAS_BIAS: tl.constexpr,
-             PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+@jit
+def _product_kernel(x, w, bias, y, M, PAD_H, PAD_W, H: tl.constexpr, W: tl.constexpr, OH: tl.constexpr, OW: tl.constexpr,
+                    C: tl.constexpr, O: tl.constexpr, R: tl.constexpr, S: tl.constexpr,  # noqa: E741
+                    STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, FLIPPED: tl.constexpr, HAS_BIAS: tl.constexpr,
+                    PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     client = tl.program_id(1).to(tl.int64)
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     columns = tl.program_id(2) * BN + tl.arange(0, BN)
@@ -67,12 +123,12 @@ def _product(x, w, bias, y, M, PAD_H, PAD_W, H: tl.constexpr, W: tl.constexpr, O
              mask=(rows < M)[:, None] & (columns < O)[None, :])
 
 
-@triton.jit
-def _weight_gradient(x, dy, dw, IMAGES, PAD_H, PAD_W, CLIENTS, SHARE: tl.constexpr, H: tl.constexpr, W: tl.constexpr,
-                     OH: tl.constexpr, OW: tl.constexpr, C: tl.constexpr, O: tl.constexpr,  # noqa: E741
-                     R: tl.constexpr, S: tl.constexpr, STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, SPLIT: tl.constexpr,
-                     PRECISION: tl.constexpr, BK: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr, TH: tl.constexpr,
-                     TW: tl.constexpr):
+@jit
+def _weight_gradient_kernel(x, dy, dw, IMAGES, PAD_H, PAD_W, CLIENTS, SHARE: tl.constexpr, H: tl.constexpr, W: tl.constexpr,
+                            OH: tl.constexpr, OW: tl.constexpr, C: tl.constexpr, O: tl.constexpr,  # noqa: E741
+                            R: tl.constexpr, S: tl.constexpr, STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, SPLIT: tl.constexpr,
+                            PRECISION: tl.constexpr, BK: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr, TH: tl.constexpr,
+                            TW: tl.constexpr):
     client = (tl.program_id(1) // SPLIT).to(tl.int64)
     part = tl.program_id(1) % SPLIT
     k = (tl.program_id(0) // tl.cdiv(O, BN)) * BK + tl.arange(0, BK)
@@ -140,7 +196,7 @@ def _multiply(x: Tensor, w: Tensor, bias: Tensor | None, stride: list[int], padd
     block_n = _power(outputs, 16, 128)
     block_m, block_k, warps = _product_tile(x, taps[0] * taps[1] * channels, block_n)
     grid = (triton.cdiv(rows, block_m), clients, triton.cdiv(outputs, block_n))
-    _product[grid](x, w, bias if bias is not None else w, y, rows, padding[0], padding[1], height, width, out_h, out_w,
+    _product_kernel[grid](x, w, bias if bias is not None else w, y, rows, padding[0], padding[1], height, width, out_h, out_w,
                    channels, outputs, *taps, *stride, flipped, bias is not None, _precision(x), block_m, block_n, block_k,
                    num_warps=warps, num_stages=3)
     return y
@@ -204,7 +260,7 @@ def _gradients(x: Tensor, weight: Tensor, dy: Tensor, stride: list[int], padding
     split = _split(clients * tiles, channels, rows)
     cells, tile_h, tile_w = _tiling(n // clients, out_h, out_w, block_m)
     dw = torch.empty((split, *weight.shape), device=x.device, dtype=torch.float32 if split > 1 else weight.dtype)
-    _weight_gradient[(tiles, clients * split)](
+    _weight_gradient_kernel[(tiles, clients * split)](
         x, dy, dw, n // clients, padding[0], padding[1], clients, triton.cdiv(cells, split), height, width, out_h, out_w, channels,
         outputs, taps_h, taps_w, *stride, split, _precision(x), block_k, block_n, block_m, tile_h, tile_w,
         num_warps=warps, num_stages=3)

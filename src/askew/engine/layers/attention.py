@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from askew.engine.client_linear import client_linear
+from askew.engine.kernels.linear import client_linear
 
 if TYPE_CHECKING:
-    from askew.engine.dropout import KeyedDropout
+    from askew.engine.layers.dropout import KeyedDropout
 
 
 def attention(layer: nn.MultiheadAttention, weights: Mapping[str, Tensor], dropout: KeyedDropout | None, query: Tensor, key: Tensor,

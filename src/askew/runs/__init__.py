@@ -1,0 +1,1 @@
+"""What lasts: runs, sweeps and comparisons, and the folders that hold them."""

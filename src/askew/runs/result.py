@@ -1,0 +1,76 @@
+"""What a run came to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from torch import Tensor
+
+from askew.core.objective import Objective, objective_of
+from askew.core.recipe import Recipe
+from askew.rounds.simulation import Record, Simulation
+
+
+@dataclass(frozen=True)
+class Result:
+    """One run: finished, interrupted or diverged.
+
+    Args:
+        records: one per round; those of evaluated rounds have `loss` and the objective's measures (`accuracy`).
+        model: the state dict of the model to use.
+        seconds: wall time of all sessions, from its first round on.
+        interrupted: whether it was stopped before its last round.
+        folder: where it was written, if it was.
+        simulation: all that it computed on, where that is kept.
+        diverged: why training broke off, if it did.
+        together: configurations that were trained at once, this one included.
+    """
+
+    recipe: Recipe
+    records: list[Record]
+    model: dict[str, Tensor]
+    seconds: float
+    interrupted: bool = False
+    folder: Path | None = None
+    simulation: Simulation | None = field(default=None, repr=False)
+    diverged: str | None = None
+    together: int = 1
+
+    @cached_property
+    def objective(self) -> Objective:
+        return objective_of(self.recipe)
+
+    @property
+    def headline(self) -> str:
+        """The name of the measure that the run is judged by."""
+        return self.objective.headline
+
+    @property
+    def evaluations(self) -> list[Record]:
+        return [record for record in self.records if self.headline in record]
+
+    @property
+    def score(self) -> float:
+        """The headline at the last evaluation."""
+        return float(self.evaluations[-1][self.headline]) if self.evaluations else float("nan")
+
+    @property
+    def accuracy(self) -> float:
+        """At the last evaluation; NaN where the objective has none."""
+        return float(self.evaluations[-1].get("accuracy", "nan")) if self.evaluations else float("nan")
+
+    @property
+    def best(self) -> Record:
+        """The evaluated round with the best headline."""
+        best = max if self.objective.higher_is_better else min
+        return best(self.evaluations, key=lambda record: record[self.headline])
+
+    def rounds_to(self, target: float) -> int | None:
+        """The first round whose headline was as good as that."""
+        return next((record["round"] for record in self.evaluations if self.objective.reached(record[self.headline], target)), None)
+
+    def total(self, name: str) -> float:
+        """The sum of a number over all rounds, such as `bytes_up`."""
+        return sum(record.get(name, 0) for record in self.records)

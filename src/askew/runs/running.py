@@ -1,0 +1,111 @@
+"""A run under way: what it computes, what it has recorded, and the folder that keeps both."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from askew.core.recipe import Recipe
+from askew.rounds.simulation import Record, Simulation
+from askew.runs.result import Result
+from askew.runs.run_folder import INTERRUPTED, RunFolder
+
+
+class Running:
+    """A run under way.
+
+    Args:
+        recipe: as the run was asked for.
+        folder: nothing is written without one.
+        records: of the rounds that lie behind.
+        seconds: that earlier sessions took.
+    """
+
+    def __init__(self, simulation: Simulation, recipe: Recipe, folder: RunFolder | None = None, records: Sequence[Record] = (),
+                 seconds: float = 0.0) -> None:
+        self.simulation, self.recipe, self.folder, self.records = simulation, recipe, folder, list(records)
+        self._began = time.monotonic() - seconds
+
+    @classmethod
+    def from_checkpoint(cls, simulation: Simulation, recipe: Recipe, folder: RunFolder) -> Running:
+        """Go on from what a folder's checkpoint holds; warns where its bits may not be those of an unbroken run."""
+        now, environment = simulation.threads.training, folder.environment
+        before = environment.get("training_threads", environment.get("threads", now))
+        if simulation.engine.one_at_a_time and before != now:  # the other engines give the same bits with any number
+            warnings.warn(f"{folder.path} was begun on {before} thread{'s' if before > 1 else ''} and goes on with {now}: weights may "
+                          f"differ in their last bits from those of an unbroken run; for the same, set OMP_NUM_THREADS={before}",
+                          stacklevel=2)
+        simulation.state = folder.load_checkpoint(simulation.task.device)
+        return cls(simulation, recipe, folder, folder.records(), folder.seconds)
+
+    def add(self, record: Record) -> None:
+        self.records.append(record)
+        if self.folder:
+            self.folder.append(record)
+
+    def save(self) -> None:
+        """A checkpoint."""
+        if self.folder:
+            self.folder.save_checkpoint(self.simulation.state)
+
+    def end(self, stopped: str | None = None, together: int = 1) -> Result:
+        """Write the end, at the last round or before it.
+
+        Args:
+            stopped: `INTERRUPTED`, or why training broke off.
+            together: configurations that were trained at once.
+        """
+        simulation = self.simulation
+        # A round that was under way left no trace; one that was just done may not have reached the records yet.
+        if len(self.records) < simulation.round:
+            self.records.append(simulation.last_record)
+        seconds, interrupted = time.monotonic() - self._began, stopped == INTERRUPTED
+        if self.folder:
+            if interrupted:
+                self.folder.rewrite(self.records)  # the interruption may have come before the last one was appended
+                self.save()
+            _write_weights(simulation, self.folder)
+            self.folder.save_summary(_summary(simulation, self.records, seconds, stopped, together))
+            if stopped is None:
+                self.folder.drop_checkpoint()
+        model = simulation.task.state_dict(simulation.view(_most_used(simulation)))
+        return Result(self.recipe, self.records, model, seconds, interrupted, self.folder.path if self.folder else None, simulation,
+                      None if interrupted else stopped, together)
+
+
+def _write_weights(simulation: Simulation, folder: RunFolder) -> None:
+    """Of all models; those that training would go on from too, where they are others than those to use."""
+    first, written = _most_used(simulation), set()
+    for number, entry in simulation.models.items():
+        view = simulation.view(number)
+        suffix = "" if number == first else f"-{number}"
+        folder.save_weights(f"model{suffix}", simulation.task.state_dict(view))
+        written.add(f"model{suffix}")
+        if any(view.params[name] is not v for name, v in entry.model.params.items()):
+            folder.save_weights(f"training{suffix}", simulation.task.state_dict(entry.model))
+            written.add(f"training{suffix}")
+    folder.drop_other_weights(written)  # of models that have died since an interruption
+
+
+def _summary(simulation: Simulation, records: Sequence[Record], seconds: float, stopped: str | None, together: int) -> dict[str, Any]:
+    headline, best = simulation.task.objective.headline, max if simulation.task.objective.higher_is_better else min
+    evaluated = [record for record in records if headline in record]
+    last = evaluated[-1] if evaluated else {}
+    summary: dict[str, Any] = {
+        "name": simulation.task.recipe.name, headline: last.get(headline), "loss": last.get("loss"),
+        f"best_{headline}": best((r[headline] for r in evaluated), default=None), "rounds": simulation.round,
+        "seed": simulation.task.recipe.seed, "seconds": round(seconds, 3), "together": together, "stopped": stopped,
+        "bytes_up": sum(r["bytes_up"] for r in records), "bytes_down": sum(r["bytes_down"] for r in records),
+        "population": dict(simulation.task.population.describe()),
+    }
+    if len(simulation.models) > 1:
+        summary["models"] = sorted(simulation.models)
+        summary["choice"] = list(simulation.task.pool.choice(simulation.pool_state))
+    return summary
+
+
+def _most_used(simulation: Simulation) -> int:
+    choice = list(simulation.task.pool.choice(simulation.pool_state))
+    return max(sorted(set(choice)), key=choice.count)
