@@ -172,17 +172,16 @@ def recipes(row: Mapping[str, Any]) -> list[Recipe]:
 
 def train(rows: Iterable[Row], data_dir: str | None) -> list[Row]:
     """The rows with the accuracies of each."""
-    rows = list(rows)
-    outcomes = iter(sweep([recipe for row in rows for recipe in recipes(row)], data_dir=data_dir))
-    result = []
+    rows, trained = list(rows), []
+    results = iter(sweep([recipe for row in rows for recipe in recipes(row)], data_dir=data_dir))
     for row in rows:
-        of_seeds = [next(outcomes) for _ in SEEDS]
-        accuracies = [CHANCE if o.diverged else float(o.result.records[-1]["accuracy"]) for o in of_seeds]
-        stopped = sum(o.diverged is not None for o in of_seeds)
-        result.append({**row, "accuracies": accuracies, "mean": float(np.mean(accuracies)), "std": float(np.std(accuracies, ddof=1)),
+        of_seeds = [next(results) for _ in SEEDS]
+        accuracies = [CHANCE if one.diverged else float(one.records[-1]["accuracy"]) for one in of_seeds]
+        stopped = sum(one.diverged is not None for one in of_seeds)
+        trained.append({**row, "accuracies": accuracies, "mean": float(np.mean(accuracies)), "std": float(np.std(accuracies, ddof=1)),
                        "not_finite": stopped})
         sys.stderr.write(f"{np.mean(accuracies):.3f}  {row}\n")
-    return result
+    return trained
 
 
 def mean_of(rows: Iterable[Row], **wanted: Any) -> tuple[float, float]:

@@ -10,7 +10,7 @@ import torch
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
-from scaffold_collapse import amplification, correct_after_step, tables
+from scaffold_collapse import FROM_MODEL, amplification, case, correct_after_step, tables, train
 
 from askew.core.client_piece import ClientChain, ClientContext, ClientPiece
 from askew.core.tensors import ModelState, add, subtract
@@ -69,3 +69,10 @@ def test_the_page_has_the_tables_of_the_stored_results() -> None:
     written = tables(json.loads((ROOT / "results" / "scaffold" / "collapse.json").read_text())["rows"])
     assert len(written) == 5
     assert all(table in page for table in written)  # else: docs/methods/scaffold.md, with the text around them
+
+
+@pytest.mark.parametrize("method", ["printed", "after step, random c, / |S|", FROM_MODEL])
+def test_a_row_trains(method: str) -> None:
+    (row,) = train([case("any", method, 0.01, 0.9, "iid", epochs=1, batch_size=36, rounds=1)], None)
+    assert len(row["accuracies"]) == 3
+    assert row["not_finite"] == 0
