@@ -2,6 +2,7 @@
 # make demo    set up, then run the default job
 # make test    set up, then lint, type-check and run all tests
 # make long    the long run: 200 random networks, every form compiled (an hour or more)
+# make vectors write the test vectors in vectors/, and check four methods with them in plain numpy
 # make corners the quick tests with the oldest and newest Python and torch that are promised, where they can be had
 # make papers  write docs/papers and the README's summary from results/
 PYTHON ?= python3
@@ -9,7 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: setup demo test fast long lint corners papers clean
+.PHONY: setup demo test fast long lint corners papers vectors clean
 
 setup: $(VENV)/.installed
 
@@ -42,6 +43,10 @@ corners:
 
 papers: setup
 	$(BIN)/python -m askew.report.paper_page results docs
+
+vectors: setup
+	$(BIN)/python vectors/make.py
+	$(BIN)/python vectors/check.py
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info
