@@ -23,15 +23,16 @@ def _examples(request: pytest.FixtureRequest) -> Iterator[None]:
     import askew.pieces.client
     import askew.pieces.methods
     import askew.pieces.server
+    import askew.pieces.statistic
     from askew.core import by_hand
-    from askew.core.transform import chain
 
     where: Path = request.getfixturevalue("tmp_path")
     request.getfixturevalue("monkeypatch").chdir(where)
-    names = {"askew": askew, "np": np, "torch": torch, "chain": chain}
-    for module in (askew.pieces.methods, askew.pieces.client, askew.pieces.server):
+    names = {"askew": askew, "np": np, "torch": torch}
+    # Of two pieces with one name, the clients' and the server's quantize, the clients'.
+    for module in (askew.pieces.methods, askew.pieces.statistic, askew.pieces.server, askew.pieces.client):
         names |= {name: getattr(module, name) for name in module.__all__}
-    names |= {name: getattr(by_hand, name) for name in ("client_update", "server_context", "server_update")}
+    names |= {name: getattr(by_hand, name) for name in ("client_context", "client_message", "client_update", "server_context", "server_update")}
     # A name that the example's own module has is the module's.
     request.node.dtest.globs = {**names, **request.node.dtest.globs}
     yield
