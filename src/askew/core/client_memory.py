@@ -36,6 +36,7 @@ class ClientMemory:
         self._table: list[Tensor] = [v[None].clone() for v in self._first]  # row 0: what all begin with
         self._place: dict[tuple[int, int], int] = {}  # (model, client) -> row
         self._free: list[int] = []
+        self._next = 1  # the first row that was never taken
         self._changed: set[int] = set()  # shards, since the last checkpoint
 
     def __bool__(self) -> bool:
@@ -83,7 +84,8 @@ class ClientMemory:
         self._place = {(model, client): row for model, client, row in saved["place"]}
         self._table = [new.to(v.device, v.dtype).clone() for v, new in zip(self._table, saved["table"], strict=True)]
         taken = set(self._place.values())
-        self._free = [row for row in range(1, self._used) if row not in taken]
+        self._next = self._used
+        self._free = [row for row in range(1, self._next) if row not in taken]
 
     @property
     def _used(self) -> int:
@@ -95,7 +97,10 @@ class ClientMemory:
 
     def _row_for(self, model: int, client: int) -> int:
         if (model, client) not in self._place:
-            self._place[model, client] = self._free.pop() if self._free else self._used
+            if not self._free:
+                self._free.append(self._next)
+                self._next += 1
+            self._place[model, client] = self._free.pop()
         row = self._place[model, client]
         while row >= len(self._table[0]):  # twice as much room
             self._table = [torch.cat([v, torch.zeros_like(v)]) for v in self._table]

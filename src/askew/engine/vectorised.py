@@ -211,6 +211,8 @@ class Vectorised:
         """What the pieces read of each client, and no more: a copy to a device takes its time."""
         jobs, reads, device = layout.jobs, chain.traits.reads, self.task.device
         numbers = {"client": [job.client for _, job in jobs], "examples": layout.sizes, "steps": layout.schedule.steps}
+        if "step" in reads:  # at the end it is the number of all steps
+            reads = reads | {"steps"}
         given = {name: on_device(values, device) for name, values in numbers.items() if name in reads}
         used = list(dict.fromkeys((i, job.model) for i, job in jobs))
         shared: Tree = {}
@@ -288,7 +290,7 @@ class Vectorised:
         """What the clients send and what they remember, their losses, and the squared lengths of their updates."""
         message: Message = {"update": trained.updates, "buffers": trained.buffers}
         if not work.chain.plain.ends:
-            return message, (), trained.losses, trained.squares
+            return message, work.kept, trained.losses, trained.squares
         with torch.no_grad():
             params = add(trained.updates, work.start) if "params" in work.chain.traits.reads else trained.updates
             message, kept = work.chain.end(message, trained.state, work.kept, params, work.start, work.round,

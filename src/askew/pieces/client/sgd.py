@@ -56,13 +56,13 @@ def sgd(lr: float = 0.1, momentum: float = 0.0, weight_decay: float = 0.0, lr_de
         raise AskewError("sgd: keep_momentum=True needs a momentum above 0, got 0.0")
 
     def keep(params: Params) -> Tree:
-        return zeros_like(params) if keep_momentum else ()
+        return zeros_like(params)
 
     def begin(kept: Tree, ctx: ClientContext) -> Tree:
         return kept if keep_momentum else zeros_like(ctx.params) if with_momentum else ()
 
     def end(message: Message, state: Tree, kept: Tree, ctx: ClientContext) -> tuple[Message, Tree]:
-        return message, state if keep_momentum else kept
+        return message, state
 
     def rate_of(ctx: ClientContext) -> float | Tensor:
         rate: float | Tensor = lr
@@ -81,4 +81,5 @@ def sgd(lr: float = 0.1, momentum: float = 0.0, weight_decay: float = 0.0, lr_de
             u = {name: g + momentum * state[name] for name, g in u.items()} if nesterov else state
         return {name: -rate * g for name, g in u.items()}, state
 
-    return Optimiser(update, keep, begin=begin, end=end)
+    # A chain in which nothing happens at the end is spared the work of it.
+    return Optimiser(update, keep, begin=begin, end=end) if keep_momentum else Optimiser(update, begin=begin)
