@@ -32,7 +32,8 @@ def _examples(request: pytest.FixtureRequest) -> Iterator[None]:
     # Of two pieces with one name, the clients' and the server's quantize, the clients'.
     for module in (askew.pieces.methods, askew.pieces.statistic, askew.pieces.server, askew.pieces.client):
         names |= {name: getattr(module, name) for name in module.__all__}
-    names |= {name: getattr(by_hand, name) for name in ("client_context", "client_message", "client_update", "server_context", "server_update")}
+    by_name = ("client_context", "client_message", "client_update", "server_context", "server_update")
+    names |= {name: getattr(by_hand, name) for name in by_name}
     # A name that the example's own module has is the module's.
     request.node.dtest.globs = {**names, **request.node.dtest.globs}
     yield

@@ -72,12 +72,14 @@ def test_every_form_equals_the_sequential_engine(name, form):
 
 
 def assert_same_memories(got, expected):
+    """Tensor by tensor; one of rounding alone (a bias before BatchNorm) may differ by 2e-5 of all that is remembered."""
     assert got.keys() == expected.keys()
     for number, memory in expected.items():
         mine, theirs = tree_leaves(got[number]), tree_leaves(memory)
         assert [v.dtype for v in mine] == [v.dtype for v in theirs]
+        whole = float(torch.cat([v.double().flatten() for v in theirs]).norm())
         for one, other in zip(mine, theirs, strict=True):
-            assert float((one - other).double().norm()) <= 1e-3 * float(other.double().norm()), number
+            assert float((one - other).double().norm()) <= 1e-3 * float(other.double().norm()) + 2e-5 * whole, number
 
 
 @pytest.mark.parametrize("name", REMEMBERING)

@@ -11,7 +11,8 @@ from askew.core.statistic import Senders
 from askew.pieces.statistic import Everything, MeanOf, SignSum
 
 LIKE = {"a": torch.zeros(2), "b": torch.zeros(1)}
-SENT = [SignSum(), Everything(), Everything("extra"), MeanOf("extra"), MeanOf("extra", "examples"), MeanOf("update", "steps")]
+SIGNS = (SignSum(),)
+SENT = [*SIGNS, Everything(), Everything("extra"), MeanOf("extra"), MeanOf("extra", "examples"), MeanOf("update", "steps")]
 
 
 def stacked(*rows):
@@ -34,7 +35,7 @@ def message(rows):
     return {"update": stacked(*rows), "extra": (t[:, 0], {"pair": t[:, 1:]})}
 
 
-def cohort_of(rows, weights, needs=(SignSum(),)):
+def cohort_of(rows, weights, needs=SIGNS):
     cohort = Cohort(LIKE, needs)
     cohort.add(message(rows), senders(range(len(rows))), torch.tensor(weights, dtype=torch.float64))
     return cohort

@@ -94,8 +94,8 @@ def test_by_coordinates(piece):
     scaled(lambda u, state, ctx: ctx.steps),
     scaled(lambda u, state, ctx: rng.uniform(ctx.key, 1)[0]),
     step(lambda u, state, ctx: ({name: v + ctx.shared["c"][name] for name, v in u.items()}, state)),
-], ids=["norm", "norms of a list", "largest", "broadcast", "rows", "sorted", "counter", "counter of one axis", "client", "examples", "steps",
-        "key", "shared"])
+], ids=["norm", "norms of a list", "largest", "broadcast", "rows", "sorted", "counter", "counter of one axis", "client", "examples",
+        "steps", "key", "shared"])
 def test_not_by_coordinates(piece):
     """Stacked as it is, each of these would mix clients or meet numbers per client that do not fit."""
     assert not traits(piece, shared={"c": MODEL}).elementwise

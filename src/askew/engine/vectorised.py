@@ -126,10 +126,11 @@ class Vectorised:
             if self._one_by_one:
                 yield from _trained_alone(lanes, layout)
                 continue
-            work = self._begin(lanes, layout)
             try:
+                work = self._begin(lanes, layout)
                 with matrix_precision(self.precision, self.task.device):
                     trained = self._run(work)
+                ended = self._ended(work, trained)
             except torch.OutOfMemoryError:
                 if len(layout.jobs) == 1:
                     raise
@@ -137,11 +138,11 @@ class Vectorised:
                 left = [*layout.jobs, *(job for other in layouts for job in other.jobs)]
                 layouts = deque(self._planner.lay_out(lanes, left))
                 continue
-            except Exception as error:  # the network's, torch's, a library's: another way may do
+            except Exception as error:  # the network's, a piece's, torch's, a library's: another way may do
                 self._do_without(error)
                 layouts.appendleft(layout)
                 continue
-            yield from self._chunks(work, *self._ended(work, trained))
+            yield from self._chunks(work, *ended)
 
     def _do_without(self, error: Exception) -> None:
         """Train the next chunk in a plainer way: without graphs, then one client after the other."""

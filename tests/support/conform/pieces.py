@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from conform import strangers  # noqa: F401, files its pieces
 from torch import Tensor, nn
 
 import askew
@@ -13,6 +12,7 @@ from askew.core.client_piece import OnGradient, Optimiser
 from askew.core.recipe import Recipe
 from askew.core.server_piece import Aggregator
 from askew.pieces.methods import fedcd, fednnnn, ozdayi_combination, projected
+from conform import strangers  # noqa: F401, files its pieces
 
 # kind -> name -> calls to try. A new piece joins by one line here; `{files}` is a folder of small files (see `loaders`).
 PIECES: dict[str, dict[str, list[str]]] = {

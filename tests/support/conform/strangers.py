@@ -47,7 +47,10 @@ def step_by_count(lr: float = 0.1) -> Optimiser:
     def update(u: Params, state: Tree, ctx: ClientContext) -> tuple[Params, Tree]:
         return {name: -lr / state["t"] * g for name, g in u.items()}, {"t": state["t"] + 1}
 
-    return Optimiser(update, begin=lambda kept, ctx: {"t": torch.ones((), dtype=torch.int64, device=next(iter(ctx.params.values())).device)})
+    def begin(kept: Tree, ctx: ClientContext) -> Tree:
+        return {"t": torch.ones((), dtype=torch.int64, device=next(iter(ctx.params.values())).device)}
+
+    return Optimiser(update, begin=begin)
 
 
 @piece("client")
