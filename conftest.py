@@ -24,10 +24,14 @@ def _examples(request: pytest.FixtureRequest) -> Iterator[None]:
     import askew.pieces.methods
     import askew.pieces.server
     import askew.pieces.statistic
-    from askew.core import by_hand
+    from askew.core import by_hand, registry
 
     where: Path = request.getfixturevalue("tmp_path")
-    request.getfixturevalue("monkeypatch").chdir(where)
+    monkeypatch = request.getfixturevalue("monkeypatch")
+    monkeypatch.chdir(where)
+    # Pieces that an example files must not outlive it; askew's own, which file themselves when one is asked for, must.
+    registry.names("server")
+    monkeypatch.setattr(registry, "_PIECES", {kind: dict(pieces) for kind, pieces in registry._PIECES.items()})
     names = {"askew": askew, "np": np, "torch": torch}
     # Of two pieces with one name, the clients' and the server's quantize, the clients'.
     for module in (askew.pieces.methods, askew.pieces.statistic, askew.pieces.server, askew.pieces.client):
