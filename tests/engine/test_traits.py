@@ -98,7 +98,14 @@ def test_by_coordinates(piece):
         "steps", "key", "shared"])
 def test_not_by_coordinates(piece):
     """Stacked as it is, each of these would mix clients or meet numbers per client that do not fit."""
-    assert not traits(piece, shared={"c": MODEL}).elementwise
+    got = traits(piece, shared={"c": MODEL})
+    assert not got.elementwise
+    if "shared" not in got.reads:
+        assert not traits(piece).elementwise
+
+
+def test_what_the_server_sends_makes_no_difference_to_who_does_not_read_it():
+    assert traits("sgd(0.1)", shared={"c": MODEL}) == traits("sgd(0.1)")
 
 
 def test_a_weight_without_axes_is_not_stacked_as_it_is():
@@ -166,9 +173,9 @@ def _late_clip(length: float = 0.1, after: int = 1) -> OnGradient:
 
 @registry.piece("client")
 def _shared_count(lr: float = 0.1) -> Optimiser:
-    """A rate that falls with a counter of shape [1], which a weight of the network has, too."""
+    """A rate that falls with a counter of shape [1], which a weight of the network has, too; each client begins elsewhere."""
     return Optimiser(lambda u, state, ctx: ({name: -lr / state * g for name, g in u.items()}, state + 1),
-                     begin=lambda kept, ctx: torch.ones(1))
+                     begin=lambda kept, ctx: torch.ones(1) + ctx.client)
 
 
 class Gained(torch.nn.Module):
