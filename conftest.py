@@ -14,20 +14,26 @@ def _examples(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     import numpy as np
     import torch
-    from askew.core.transform import chain
 
     import askew
     import askew.pieces.client
     import askew.pieces.methods
     import askew.pieces.server
-    from askew.core import by_hand
+    import askew.pieces.statistic
+    from askew.core import by_hand, registry
 
     where: Path = request.getfixturevalue("tmp_path")
-    request.getfixturevalue("monkeypatch").chdir(where)
-    names = {"askew": askew, "np": np, "torch": torch, "chain": chain}
-    for module in (askew.pieces.methods, askew.pieces.client, askew.pieces.server):
+    monkeypatch = request.getfixturevalue("monkeypatch")
+    monkeypatch.chdir(where)
+    # Pieces that an example files must not outlive it; askew's own, which file themselves when one is asked for, must.
+    registry.names("server")
+    monkeypatch.setattr(registry, "_PIECES", {kind: dict(pieces) for kind, pieces in registry._PIECES.items()})
+    names = {"askew": askew, "np": np, "torch": torch}
+    # Of two pieces with one name, the clients' and the server's quantize, the clients'.
+    for module in (askew.pieces.methods, askew.pieces.statistic, askew.pieces.server, askew.pieces.client):
         names |= {name: getattr(module, name) for name in module.__all__}
-    names |= {name: getattr(by_hand, name) for name in ("client_update", "server_context", "server_update")}
+    by_name = ("client_context", "client_message", "client_update", "server_context", "server_update")
+    names |= {name: getattr(by_hand, name) for name in by_name}
     # A name that the example's own module has is the module's.
     request.node.dtest.globs = {**names, **request.node.dtest.globs}
     yield

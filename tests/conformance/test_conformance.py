@@ -7,19 +7,28 @@ from dataclasses import replace
 
 import pytest
 import torch
-from askew.core.transform import Context, add
 from conform.pieces import PIECES, RECIPES, UNEQUAL
 
 import askew
 from askew.core import registry, rng
+from askew.core.client_piece import ClientChain, ClientContext
 from askew.core.cohort import Cohort
+from askew.core.compat import tree_leaves, tree_map
+from askew.core.server_piece import ServerContext
+from askew.core.statistic import Senders
+from askew.core.tensors import add, subtract
+from askew.engine.batched_chain import BatchedChain, Facts
 from askew.engine.choice import ENGINES
+from askew.engine.traits import traits_of
 from askew.pieces.methods import projected
+from askew.pieces.statistic import Everything, MeanOf, SignSum
 
-TRANSFORMS = [(kind, call) for kind in ("client", "upload", "server")
-              for calls in PIECES[kind].values() for call in calls]
-LOCAL = [(kind, call) for kind, call in TRANSFORMS if kind != "server"]
+CLIENT, SERVER = ([call for calls in PIECES[kind].values() for call in calls] for kind in ("client", "server"))
+OWN = ["adam_from_one()", "pull_to_first()", "step_by_count()", "step_by_rounds()", "pull_by_count()", "with_a_rate_that_is_kept()",
+       "subtract_control()", "stay_at_home(part='a')", "by_facts()", "begin_by_facts()", "tell()", "pull_to_shared()"]
+LOCAL = [*CLIENT, *OWN]
 SHAPES = {"a": (2, 3), "b": (4,), "c": ()}
+WITHOUT_SCALARS = {"a": (2, 3), "b": (4,)}
 
 
 def test_no_kind_is_missing_from_the_table():
@@ -35,69 +44,141 @@ def test_no_piece_is_missing_from_the_table(kind):
         assert all(registry.parse(kind, call).name == name for call in calls)
 
 
-def tensors(seed, clients=None):
+def tensors(seed, clients=None, shapes=SHAPES):
     generator = torch.Generator().manual_seed(seed)
     lead = () if clients is None else (clients,)
-    return {name: torch.randn((*lead, *shape), generator=generator) for name, shape in SHAPES.items()}
+    return {name: torch.randn((*lead, *shape), generator=generator) for name, shape in shapes.items()}
 
 
-def context(round=0, params=None):
-    """What a client and a server see: a model that has moved from its start, a cohort of three, own training."""
-    cohort = Cohort(tensors(0), needs=["signs"])
-    cohort.add(tensors(10 + round, clients=3), torch.tensor([1.0, 2.0, 3.0]), [4, 7, 9])
+def shared(shapes=SHAPES):
+    return {"control": tensors(40, shapes=shapes), "average": tensors(41, shapes=shapes), "rounds": torch.tensor(2.0)}
+
+
+def client_context(round=0, step=0, params=None, **rest):
+    """A model that has moved from its start, and something from the server."""
     params = tensors(1) if params is None else params
-    return Context(params=params, start=tensors(2), round=round, key=rng.key(0, "conformance", round), step=round,
-                   cohort=cohort, train=lambda model, epochs: {name: 0.9**epochs * v for name, v in model.items()})
+    return ClientContext(params, tensors(2), round, step, steps=2, client=3, examples=20, shared=shared(),
+                         **{"make_key": lambda: rng.key(0, "conformance", round, step), **rest})
+
+
+def server_context(round=0, params=None, **rest):
+    """A cohort of three, training of the server's own."""
+    sent = {"update": tensors(10 + round, clients=3), "buffers": {}, "control": tensors(12 + round, clients=3)}
+    cohort, ones = Cohort(tensors(0), needs=[SignSum(), Everything(), MeanOf("control")]), torch.ones(3)
+    cohort.add(sent, Senders([4, 7, 9], ones, ones, ones, ones), torch.tensor([1.0, 2.0, 3.0]))
+    return ServerContext(**{"params": tensors(1) if params is None else params, "round": round, "cohort": cohort,
+                            "key": rng.key(0, "conformance", round),
+                            "train": lambda model, epochs: {name: 0.9**epochs * v for name, v in model.items()}, **rest})
 
 
 def same(one, other):
-    return one.keys() == other.keys() and all(torch.equal(v, other[name]) for name, v in one.items())
+    """Equal trees, bit for bit."""
+    mine, theirs = tree_leaves(one), tree_leaves(other)
+    return len(mine) == len(theirs) and all(torch.equal(a, b) for a, b in zip(mine, theirs, strict=True))
 
 
-def advance(transform, rounds, state=None, first=0):
+def shapes_of(model):
+    return {name: tuple(v.shape) for name, v in model.items()}
+
+
+def client_rounds(piece, rounds, kept=None, first=0, **rest):
+    """(updates, message) of each of a client's rounds of two steps, and what it remembers after them."""
+    kept, seen = piece.keep(tensors(2)) if kept is None else kept, []
+    for round in range(first, first + rounds):
+        entered = piece.enter(tensors(2), kept)
+        assert shapes_of(entered) == SHAPES
+        state, updates = piece.begin(kept, client_context(round, **rest)), []
+        for step in range(2):
+            u, state = piece.update(tensors(20 + round + step), state, client_context(round, step, **rest))
+            updates.append(u)
+        message, kept = piece.end({"update": tensors(30 + round), "buffers": {}}, state, kept, client_context(round, 2, **rest))
+        seen.append((updates, message))
+    return seen, kept
+
+
+def server_rounds(piece, rounds, state=None, first=0, **rest):
     """The updates of some rounds, and the state after them."""
     params, updates = tensors(1), []
-    state = transform.init(params) if state is None else state
+    state = piece.init(params) if state is None else state
     for round in range(first, first + rounds):
-        u, state = transform.update(tensors(20 + round), state, context(round, params))
+        u, state = piece.update(tensors(20 + round), state, server_context(round, params, **rest))
         updates.append(u)
     return updates, state
 
 
-@pytest.mark.parametrize(("kind", "call"), TRANSFORMS)
-def test_shapes_types_and_names_are_kept(kind, call):
-    for u in advance(registry.build(kind, call), 3)[0]:
-        assert {name: tuple(v.shape) for name, v in u.items()} == SHAPES
-        assert all(v.dtype == torch.float32 and bool(v.isfinite().all()) for v in u.values())
+def assert_a_model(u):
+    assert shapes_of(u) == SHAPES
+    assert all(v.dtype == torch.float32 and bool(v.isfinite().all()) for v in u.values())
 
 
-@pytest.mark.parametrize(("kind", "call"), TRANSFORMS)
-def test_the_view_is_a_model_too(kind, call):
-    transform = registry.build(kind, call)
-    _, state = advance(transform, 1)
-    assert {name: tuple(v.shape) for name, v in transform.view(tensors(1), state).items()} == SHAPES
+@pytest.mark.parametrize("call", LOCAL)
+def test_shapes_types_and_names_of_a_client_are_kept(call):
+    piece = registry.build("client", call)
+    seen, kept = client_rounds(piece, 3)
+    for updates, message in seen:
+        for u in updates:
+            assert_a_model(u)
+        assert_a_model(message["update"])
+        assert message["buffers"] == {}
+    first, last = tree_leaves(piece.keep(tensors(2))), tree_leaves(kept)
+    assert [(v.shape, v.dtype) for v in first] == [(v.shape, v.dtype) for v in last]
 
 
-@pytest.mark.parametrize(("kind", "call"), TRANSFORMS)
-def test_the_same_arguments_give_the_same_result_and_nothing_given_is_changed(kind, call):
-    transform, u, ctx = registry.build(kind, call), tensors(20), context()
-    state = transform.init(ctx.params)
-    copies = [{name: v.clone() for name, v in given.items()} for given in (u, ctx.params, ctx.start, ctx.cohort.mean)]
-    first, _ = transform.update(u, state, ctx)
+@pytest.mark.parametrize("call", SERVER)
+def test_shapes_types_and_names_at_the_server_are_kept(call):
+    piece = registry.build("server", call)
+    updates, state = server_rounds(piece, 3)
+    for u in updates:
+        assert_a_model(u)
+    assert_a_model(piece.view(tensors(1), state))
+
+
+@pytest.mark.parametrize("call", LOCAL)
+def test_the_same_arguments_give_a_client_the_same_and_nothing_given_is_changed(call):
+    piece = registry.build("client", call)
+    kept, first = piece.keep(tensors(2)), client_context()
+    state, u, message = piece.begin(kept, first), tensors(20), {"update": tensors(30), "buffers": {}}
+    given = (kept, state, u, message, first.params, first.start, dict(first.shared))
+    copies = tree_map(torch.clone, given)
+    results = []
+    for seed in (1, 123):
+        torch.manual_seed(seed)
+        results.append((piece.enter(first.params, kept), piece.begin(kept, first), piece.update(u, state, first),
+                        piece.end(message, state, kept, first)))
+    assert same(*results)
+    assert same(given, copies)
+
+
+@pytest.mark.parametrize("call", SERVER)
+def test_the_same_arguments_give_the_server_the_same_and_nothing_given_is_changed(call):
+    piece, u, ctx = registry.build("server", call), tensors(20), server_context()
+    state = piece.init(ctx.params)
+    given = (u, state, ctx.params, ctx.cohort.mean, ctx.cohort[SignSum()], ctx.cohort[Everything()])
+    copies = tree_map(torch.clone, given)
+    first = piece.update(u, state, ctx), dict(piece.broadcast(state))
     torch.manual_seed(123)
-    again, _ = transform.update(u, state, ctx)
-    assert same(first, again)
-    for given, copy in zip((u, ctx.params, ctx.start, ctx.cohort.mean), copies, strict=True):
-        assert same(given, copy)
+    assert same(first, (piece.update(u, state, ctx), dict(piece.broadcast(state))))
+    assert same(given, copies)
+    assert same((ctx.cohort.mean, ctx.cohort[SignSum()], ctx.cohort[Everything()]), copies[3:])
 
 
-@pytest.mark.parametrize(("kind", "call"), TRANSFORMS)
-def test_state_survives_a_checkpoint(kind, call):
-    transform = registry.build(kind, call)
-    whole, _ = advance(transform, 4)
-    _, state = advance(transform, 2)
-    rest, _ = advance(transform, 2, through_a_file(state), first=2)
-    assert all(same(mine, theirs) for mine, theirs in zip(rest, whole[2:], strict=True))
+@pytest.mark.parametrize("call", LOCAL)
+def test_memory_survives_a_checkpoint(call):
+    piece = registry.build("client", call)
+    whole, last = client_rounds(piece, 4)
+    _, kept = client_rounds(piece, 2)
+    rest, again = client_rounds(piece, 2, through_a_file(kept), first=2)
+    assert same(rest, whole[2:])
+    assert same(again, last)
+
+
+@pytest.mark.parametrize("call", SERVER)
+def test_state_survives_a_checkpoint(call):
+    piece = registry.build("server", call)
+    whole, _ = server_rounds(piece, 4)
+    _, state = server_rounds(piece, 2)
+    rest, _ = server_rounds(piece, 2, through_a_file(state), first=2)
+    assert same(rest, whole[2:])
 
 
 def through_a_file(state):
@@ -107,68 +188,82 @@ def through_a_file(state):
     return torch.load(file, weights_only=True)
 
 
-@pytest.mark.parametrize(("kind", "call"), TRANSFORMS)
-def test_a_piece_says_truly_whether_it_draws_random_numbers(kind, call):
-    transform, ctx = registry.build(kind, call), context()
-    state = transform.init(ctx.params)
-    one, _ = transform.update(tensors(20), state, ctx)
-    other, _ = transform.update(tensors(20), state, replace(ctx, key=rng.key(1, "another")))
-    assert same(one, other) is not transform.random
+@pytest.mark.parametrize("call", LOCAL)
+def test_what_an_engine_finds_out_about_drawing_is_true(call):
+    """With another key at each step, or at the end, a client does something else if and only if it was found to draw there."""
+    piece = registry.build("client", call)
+    traits = traits_of(ClientChain([piece]), tensors(0), shared())
+    (one, other), _ = zip(*(client_rounds(piece, 1, make_key=lambda k=k: rng.key(k, "another")) for k in (0, 1)), strict=True)
+    steps, ends = same(one[0][0], other[0][0]), same(one[0][1], other[0][1])
+    in_vain = call == "add_gradient_noise(std=0.0)"
+    assert (not steps or in_vain) is traits.draws
+    assert (not (steps and ends) or in_vain) is ("key" in traits.reads)
 
 
-@pytest.mark.parametrize(("kind", "call"), TRANSFORMS)
+@pytest.mark.parametrize("call", SERVER)
+def test_no_piece_of_the_server_draws(call):
+    piece = registry.build("server", call)
+    assert same(server_rounds(piece, 1), server_rounds(piece, 1, key=rng.key(1, "another")))
+
+
+@pytest.mark.parametrize(("kind", "call"), [*(("client", call) for call in LOCAL), *(("server", call) for call in SERVER)])
 def test_a_piece_remembers_how_it_was_made(kind, call):
-    transform = registry.build(kind, call)
-    assert registry.build(kind, str(transform.spec)).spec == transform.spec == registry.parse(kind, call)
+    made = registry.build(kind, call)
+    assert registry.build(kind, str(made.spec)).spec == made.spec == registry.parse(kind, call)
 
 
-def three_clients():
-    """Stacked gradients, models and starts of three clients, and their keys."""
-    return tensors(30, 3), tensors(31, 3), tensors(32, 3), rng.fold(rng.key(5, "client"), torch.arange(3))
+NUMBERS = {"client": [5, 0, 2], "examples": [7, 30, 12], "steps": [2, 2, 2]}
 
 
-def one_by_one(transform, steps=2):
-    gradients, params, start, keys = three_clients()
-    results = []
+def three_clients(shapes):
+    """Stacked gradients, models, starts and memories of three clients, and their keys."""
+    return tensors(30, 3, shapes), tensors(31, 3, shapes), tensors(32, 3, shapes), rng.fold(rng.key(5, "client"), torch.arange(3))
+
+
+def remember(piece, start):
+    """What three clients remember, each something else."""
+    firsts = [piece.keep({name: v[k] for name, v in start.items()}) for k in range(3)]
+    return tree_map(lambda *rows: torch.stack([row + k for k, row in enumerate(rows)]), *firsts)
+
+
+def one_by_one(piece, shapes):
+    gradients, params, start, keys = three_clients(shapes)
+    memories, results = remember(piece, start), []
     for k in range(3):
-        mine = {name: v[k] for name, v in params.items()}
-        state = transform.init(mine)
-        for step in range(steps):
-            ctx = Context(mine, {name: v[k] for name, v in start.items()}, 1, rng.fold(keys[k], step), step)
-            u, state = transform.update({name: v[k] for name, v in gradients.items()}, state, ctx)
-            mine = add(mine, u)
-        results.append(mine)
-    return {name: torch.stack([mine[name] for mine in results]) for name in SHAPES}
+        g, now, began, kept = tree_map(lambda v, k=k: v[k], (gradients, params, start, memories))
+        facts = {name: values[k] for name, values in NUMBERS.items()}
+        ctx = ClientContext(now, began, 1, shared=shared(shapes), **facts)
+        state = piece.begin(kept, ctx)
+        for step in range(2):
+            ctx = replace(ctx, params=now, step=step, make_key=lambda k=k, step=step: rng.fold(keys[k], step))
+            u, state = piece.update(g, state, ctx)
+            now = add(now, u)
+        ctx = replace(ctx, params=now, step=2, make_key=lambda k=k: keys[k])
+        results.append((now, piece.end({"update": subtract(now, began), "buffers": {}}, state, kept, ctx)))
+    return tree_map(lambda *rows: torch.stack(rows), *results)
 
 
-def stacked(transform, run, steps=2):
-    gradients, params, start, keys = three_clients()
-    state = run(transform.init)(params)
-    for step in range(steps):
-        def act(u, state, params, start, key, step=step):
-            return transform.update(u, state, Context(params, start, 1, rng.fold(key, step), step))
-
-        u, state = run(act)(gradients, state, params, start, keys)
+def all_at_once(piece, chain, shapes):
+    gradients, params, start, keys = three_clients(shapes)
+    facts = Facts(**{name: torch.tensor(values) for name, values in NUMBERS.items()}, shared=tree_map(lambda v: v[None], shared(shapes)))
+    kept = (remember(piece, start),)
+    state = chain.begin(kept, params, start, 1, facts)
+    for step in range(2):
+        u, state = chain.update(gradients, state, params, start, 1, rng.fold(keys, step), step, facts)
         params = add(params, u)
-    return params
+    message, kept = chain.end({"update": subtract(params, start), "buffers": {}}, state, kept, params, start, 1, keys, facts)
+    return params, (message, kept[0])
 
 
-@pytest.mark.parametrize(("kind", "call"), LOCAL)
-def test_three_clients_under_vmap_equal_one_by_one(kind, call):
-    transform = registry.build(kind, call)
-    got, expected = stacked(transform, torch.func.vmap), one_by_one(transform)
-    for name, v in expected.items():
-        torch.testing.assert_close(got[name], v, atol=1e-6, rtol=1e-5)
-
-
-@pytest.mark.parametrize(("kind", "call"), LOCAL)
-def test_a_piece_that_says_it_acts_on_each_coordinate_needs_no_vmap(kind, call):
-    transform = registry.build(kind, call)
-    if not transform.elementwise:
-        pytest.skip("it does not say so")
-    got, expected = stacked(transform, lambda function: function), one_by_one(transform)
-    for name, v in expected.items():
-        torch.testing.assert_close(got[name], v, atol=1e-6, rtol=1e-5)
+@pytest.mark.parametrize("shapes", [SHAPES, WITHOUT_SCALARS], ids=["with a scalar", "without"])
+@pytest.mark.parametrize("call", LOCAL)
+def test_three_clients_at_once_equal_one_by_one(call, shapes):
+    """By vmap, and stacked as they are where the piece was found to act on each coordinate."""
+    piece = registry.build("client", call)
+    chain = BatchedChain([registry.parse("client", call)], tensors(0, shapes=shapes), shared=shared(shapes))
+    got, expected = tree_leaves(all_at_once(piece, chain, shapes)), tree_leaves(one_by_one(piece, shapes))
+    for mine, theirs in zip(got, expected, strict=True):
+        torch.testing.assert_close(mine, theirs, atol=1e-6, rtol=1e-5)
 
 
 @pytest.mark.parametrize("call", [call for calls in PIECES["pool"].values() for call in calls])

@@ -5,12 +5,12 @@ import itertools
 from pathlib import Path
 
 import pytest
-from askew.core.transform import Transform
 
 import askew
 from askew.core import registry
 from askew.core.recipe import Recipe
 from askew.core.registry import Spec, essential, piece
+from askew.core.server_piece import ServerPiece
 from askew.papers.papers import all_items
 from askew.papers.plan import recipes_of
 from askew.papers.store import Results, read, write
@@ -46,8 +46,8 @@ def test_everything_else_counts():
 
 def test_numbers_and_truth_are_different():
     @piece("server")
-    def odd(strength: int | bool = 1) -> Transform:
-        return Transform(lambda u, state, ctx: (u, state))
+    def odd(strength: int | bool = 1) -> ServerPiece:
+        return ServerPiece(lambda u, state, ctx: (u, state))
 
     try:
         assert str(essential("server", Spec("odd", {"strength": True}))) == "odd(strength=True)"
@@ -71,11 +71,11 @@ def test_a_field_more_changes_nothing_unless_it_is_used():
 
 
 def test_an_argument_more_changes_nothing_unless_it_is_used():
-    def first(a: float = 1.0) -> Transform:
-        return Transform(lambda u, state, ctx: (u, state))
+    def first(a: float = 1.0) -> ServerPiece:
+        return ServerPiece(lambda u, state, ctx: (u, state))
 
-    def second(a: float = 1.0, b: int = 0) -> Transform:
-        return Transform(lambda u, state, ctx: (u, state))
+    def second(a: float = 1.0, b: int = 0) -> ServerPiece:
+        return ServerPiece(lambda u, state, ctx: (u, state))
 
     marks = []
     for version, call in ((first, "odd(a=2.0)"), (second, "odd(a=2.0)"), (second, "odd(2.0, 0)"), (second, "odd(a=2.0, b=1)")):

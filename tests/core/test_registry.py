@@ -3,11 +3,11 @@
 import math
 
 import pytest
-from askew.core.transform import Transform
 
 from askew.core import registry
 from askew.core.errors import AskewError
 from askew.core.registry import Spec, piece
+from askew.core.server_piece import ServerPiece
 from askew.pieces.client import sgd
 from askew.pieces.schedule import decay, drops
 from askew.pieces.server import momentum
@@ -100,8 +100,8 @@ def test_a_new_server_piece_is_one_function_and_no_edit_elsewhere():
     import askew
 
     @piece("server")
-    def trimmed_scale(limit: float) -> Transform:
-        return Transform(lambda u, state, ctx: ({k: v.clamp(-limit, limit) for k, v in u.items()}, state))
+    def trimmed_scale(limit: float) -> ServerPiece:
+        return ServerPiece(lambda u, state, ctx: ({k: v.clamp(-limit, limit) for k, v in u.items()}, state))
 
     recipe = askew.Recipe(server=["mean()", trimmed_scale(0.001)], rounds=1)
     assert askew.Recipe.from_toml(recipe.to_toml()) == recipe

@@ -159,7 +159,7 @@ def test_every_scheme_divides_such_data_or_says_that_it_needs_classes(scheme, ta
     data = Dataset.from_tensors((X, Y[targets]), (X, Y[targets]), targets=targets)
     source = Source.of(Dataset(data.name, data.train, data.test, data.classes, np.arange(20) % 5, targets=targets))
     if scheme in ANY_DATA:
-        population = askew.partition.draw(f"{scheme}({ANY_DATA[scheme]})", source, hold_out=(0.2, None), share=0.5)
+        population = askew.partition.draw(f"{scheme}({ANY_DATA[scheme]}) + hold_out(0.2) + share(0.5)", source)
         assert sorted({*population.train.indices.tolist(), *population.server.tolist()}) == list(range(20))
         assert population.counts.shape == (population.num_clients, 1)
         assert population.mean_emd == 0

@@ -52,7 +52,7 @@ def test_python_blocks_run(name: str, tmp_path: Path, monkeypatch: pytest.Monkey
     sys.modules.pop("my_methods", None)
 
 
-@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in ("client", "upload", "server", "objective")
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in ("client", "server", "objective")
                                             for name in registry.names(kind)
                                             if registry.find(kind, name).__module__.startswith("askew.")])
 def test_every_step_of_a_method_has_an_example_that_runs(kind: str, name: str) -> None:

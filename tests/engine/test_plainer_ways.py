@@ -4,6 +4,9 @@ import pytest
 import torch
 
 import askew
+from askew.core.client_piece import ClientPiece
+from askew.core.registry import piece
+from askew.core.tensors import norm
 from askew.engine import vectorised
 from askew.engine.graphed import GraphedSteps
 from askew.engine.sequential import Sequential
@@ -14,8 +17,8 @@ from askew.rounds.simulation import Simulation
 RECIPE = askew.Recipe(population="power_law(clients=7, exponent=0.7, min_examples=9)", batch_size=10, rounds=2)
 
 
-def trained(make):
-    task = build_task(RECIPE)
+def trained(make, recipe=RECIPE):
+    task = build_task(recipe)
     simulation = Simulation(task, make(task))
     while not simulation.finished:
         simulation.advance()
@@ -95,3 +98,27 @@ def test_data_of_a_few_examples(examples):
     for engine in ("sequential", "vectorised", "auto"):
         result = askew.run(askew.Recipe(population="pooled()", rounds=1), data=data, engine=engine)
         assert result.simulation.round == 1
+
+
+@piece("client")
+def _by_value(place: str) -> ClientPiece:
+    """A Python `if` on the value of a tensor, which only one client at a time can take."""
+
+    def longer(tensors):
+        return {name: v * (1.5 if float(norm(tensors)) > 0.5 else 1.0) for name, v in tensors.items()}
+
+    return ClientPiece(**{
+        "enter": {"enter": lambda tensors, kept: longer(tensors)},
+        "begin": {"begin": lambda kept, ctx: torch.tensor(float(norm(ctx.params)))},
+        "update": {"update": lambda u, state, ctx: (longer(u), state)},
+        "end": {"end": lambda message, state, kept, ctx: ({**message, "update": longer(message["update"])}, kept)},
+    }[place])
+
+
+@pytest.mark.parametrize("graphed", [False, True])
+@pytest.mark.parametrize("place", ["enter", "begin", "update", "end"])
+def test_a_piece_that_looks_at_values_is_run_one_client_after_the_other(place, graphed):
+    recipe = RECIPE.replace(step=["sgd(lr=0.1)", f"_by_value(place='{place}')"])
+    with pytest.warns(UserWarning, match="the run goes on one client after the other"):
+        got = trained(lambda task: Vectorised(task, graphed=graphed, compiled=False), recipe)
+    assert close(got, trained(Sequential, recipe))

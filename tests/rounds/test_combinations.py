@@ -19,9 +19,9 @@ SERVER = {
 # What comes first, what follows it, and why the two do not go together.
 REFUSED = {
     ("train_on_server", "mask_by_sign_agreement"): "put mask_by_sign_agreement before it",
-    ("train_on_server", "rescale_to_mean_norm"): "put it before train_on_server",
-    ("train_on_server", "evaluate_average"): "use one of evaluate_average and train_on_server",
-    ("evaluate_average", "train_on_server"): "use one of evaluate_average and train_on_server",
+    ("train_on_server", "rescale_to_mean_norm"): "put it before the piece that trains at the server",
+    ("train_on_server", "evaluate_average"): "evaluate_average would judge the average without the server's training; use one of the two",
+    ("evaluate_average", "train_on_server"): "evaluate_average would judge the average without the server's training; use one of the two",
 } | {("quantize", name): "quantize must come last" for name in SERVER if name not in ("quantize", "evaluate_average")}
 PAIRS = list(permutations(SERVER, 2))
 CLIENT = {

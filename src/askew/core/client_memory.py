@@ -37,6 +37,7 @@ class ClientMemory:
         self._table: list[Tensor] = [v[None].clone() for v in self._first]  # row 0: what all begin with
         self._place: dict[tuple[int, int], int] = {}  # (model, client) -> row
         self._free: list[int] = []
+        self._next = 1  # the first row that was never taken
         self._version: Counter[int] = Counter()  # of each block: how often a row of it has changed
 
     def __bool__(self) -> bool:
@@ -88,7 +89,8 @@ class ClientMemory:
         self._table = [torch.cat([block["rows"][i] for block in blocks]).to(v.device, v.dtype) for i, v in enumerate(self._table)]
         self._version = Counter({n: block["version"] for n, block in saved["blocks"].items()})
         taken = set(self._place.values())
-        self._free = [row for row in range(1, self._used) if row not in taken]
+        self._next = self._used
+        self._free = [row for row in range(1, self._next) if row not in taken]
 
     @property
     def _used(self) -> int:
@@ -100,7 +102,10 @@ class ClientMemory:
 
     def _row_for(self, model: int, client: int) -> int:
         if (model, client) not in self._place:
-            self._place[model, client] = self._free.pop() if self._free else self._used
+            if not self._free:
+                self._free.append(self._next)
+                self._next += 1
+            self._place[model, client] = self._free.pop()
         row = self._place[model, client]
         while row >= len(self._table[0]):  # twice as much room
             self._table = [torch.cat([v, torch.zeros_like(v)]) for v in self._table]

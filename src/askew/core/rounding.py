@@ -11,9 +11,7 @@ from askew.core.tensors import Params
 
 
 def to_nearest(tensors: Mapping[str, Tensor], bits: int) -> Params:
-    """Each tensor on 2^bits - 1 evenly spaced values between -max|v| and max|v|; 32 bits: as it is."""
-    if bits == 32:
-        return dict(tensors)
+    """Each tensor on 2^bits - 1 evenly spaced values between -max|v| and max|v|."""
     levels = 2 ** (bits - 1) - 1
 
     def rounded(v: Tensor) -> Tensor:

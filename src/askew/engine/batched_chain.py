@@ -17,6 +17,8 @@ from askew.core.registry import Spec
 from askew.core.tensors import ModelState, Params, Tree
 from askew.engine.traits import Traits, traits_of
 
+_UNREAD: dict[str, Any] = {"client": None, "examples": None, "steps": None}  # nothing to count with, rather than a wrong number
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -83,11 +85,11 @@ class BatchedChain:
     def enter(self, params: Params, buffers: Params, kept: Tree) -> tuple[Params, Params]:
         """Weights and buffers that the clients' rounds begin with, [K, ...]."""
 
-        def one(params: Params, buffers: Params, kept: Tree) -> tuple[Params, Params]:
-            model = self.plain.enter(ModelState(params, buffers), kept)
+        def one(params: Params, buffers: Params, kept: Tree, values: Any) -> tuple[Params, Params]:
+            model = self._built(values).enter(ModelState(params, buffers), kept)
             return model.params, model.buffers
 
-        return torch.func.vmap(one)(params, buffers, kept)
+        return torch.func.vmap(one)(params, buffers, kept, self._values(len(next(iter(params.values())))))
 
     def begin(self, kept: Tree, params: Params, start: Params, round: int | Tensor, facts: Facts) -> Tree:
         """The state before the first step, [K, ...]; an argument may decide on it."""
@@ -107,7 +109,7 @@ class BatchedChain:
         clients = len(keys)
 
         def one(u: Params, state: Tree, params: Params, key: Tensor, values: Any, ctx: _Given) -> tuple[Params, Tree]:
-            return self._built(values).update(u, state, ctx.context(params, round, step, key))
+            return self._built(values).update(u, state, ctx.context(params, round, step, key if self.traits.draws else None))
 
         return self._vmapped(one, clients, start, facts)(u, state, params, keys, self._values(clients))
 
@@ -143,14 +145,14 @@ class BatchedChain:
     def _broadcast(self, u: Params, state: Tree, params: Params, start: Params, round: int | Tensor, step: int | Tensor,
                    clients: int) -> tuple[Params, Tree]:
         if not self.varying:
-            return self.plain.update(u, state, ClientContext(params, start, round, step))
+            return self.plain.update(u, state, ClientContext(params, start, round, step, **_UNREAD))
         columns = self._all_columns
         if columns is None:
             if clients not in self._columns:  # one value per row
                 self._columns[clients] = self._built({at: v[:clients, None] for at, v in self.varying.items()})
             columns = self._columns[clients]
         flat = [tree_map(lambda v: v.flatten(1), tree) for tree in (u, state, params, start)]
-        new_u, new_state = columns.update(flat[0], flat[1], ClientContext(flat[2], flat[3], round, step))
+        new_u, new_state = columns.update(flat[0], flat[1], ClientContext(flat[2], flat[3], round, step, **_UNREAD))
         shaped = {name: v.view(params[name].shape) for name, v in new_u.items()}
         return shaped, tree_map(lambda v, old: v.view(old.shape), new_state, state)
 
@@ -178,4 +180,4 @@ class _Given:
 
     def context(self, params: Params, round: int | Tensor, step: int | Tensor = 0, key: Tensor | None = None) -> ClientContext:
         make_key = None if key is None else lambda: key
-        return ClientContext(params, self.start, round, step, shared=self.shared, make_key=make_key, **self.numbers)
+        return ClientContext(params, self.start, round, step, shared=self.shared, make_key=make_key, **{**_UNREAD, **self.numbers})

@@ -16,7 +16,7 @@ from torch import Tensor
 from askew.core import rng
 from askew.core.client_piece import ClientChain, ClientContext, Message
 from askew.core.compat import TorchDispatchMode, tree_leaves, tree_map
-from askew.core.tensors import ModelState, Tree
+from askew.core.tensors import ModelState, Params, Tree
 
 # Operations that make or copy tensors, whatever their shape.
 _HARMLESS = frozenset({"zeros_like", "ones_like", "full_like", "empty_like", "clone", "detach", "_to_copy", "lift_fresh", "alias", "copy_",
@@ -40,32 +40,46 @@ class Traits:
     draws: bool
 
 
+# Of a chain that cannot be tried on small tensors, or that goes different ways in different rounds: what fits all.
+_CAREFUL = Traits(False, frozenset({"params", "start", "round", "step", "steps", "client", "examples", "shared", "key"}), True)
+
+
 def traits_of(chain: ClientChain, params: Mapping[str, Tensor], shared: Mapping[str, Tree] | None = None) -> Traits:
     """Run a chain once, on small tensors with the names and the numbers of axes of a model's.
 
     Args:
         shared: what the server sends beside the model, by name; of it only names and the numbers of axes count.
     """
-    small = {name: _small(v) for name, v in params.items()}
+    try:
+        return _tried(chain, {name: _small(v) for name, v in params.items()}, tree_map(_small, dict(shared or {})))
+    except Exception:  # it may want tensors of their true sizes; what is wrong with it shows when it trains
+        return _CAREFUL
+
+
+def _tried(chain: ClientChain, small: Params, shared: Mapping[str, Tree]) -> Traits:
     reads: set[str] = set()
 
     def context() -> ClientContext:
-        return _Watched(dict(small), dict(small), 0, 0, 2, 0, 3, tree_map(_small, dict(shared or {})),
-                        lambda: rng.key(0, "traits"), reads)
+        # Tensors as round and step: a piece that branches on their values looks at them, which shows.
+        return _Watched(dict(small), dict(small), torch.tensor(0), torch.tensor(0), 2, 0, 3, shared, lambda: rng.key(0, "traits"), reads)
 
-    with torch.no_grad():
+    with torch.no_grad(), _Watch() as before:
         kept = chain.keep(ModelState(small))
         state = chain.begin(kept, context())
-        shapes = {v.shape for v in small.values()}
-        like_params = all(v.shape in shapes for v in tree_leaves(state)) and all(v.ndim for v in small.values())
-        before, watch = set(reads), _Pointwise()
-        reads.clear()
-        with watch:
-            _, state = chain.update(dict(small), state, context())
-        during = set(reads)
-        message: Message = {"update": dict(small), "buffers": {}}
+    shapes = {v.shape for v in small.values()}
+    like_params = all(v.shape in shapes for v in tree_leaves(state)) and all(v.ndim for v in small.values())
+    at_begin = set(reads)
+    reads.clear()
+    with torch.no_grad(), _Watch() as during:
+        _, state = chain.update(dict(small), state, context())
+    at_steps = set(reads)
+    message: Message = {"update": dict(small), "buffers": {}}
+    with torch.no_grad(), _Watch() as after:
         chain.end(message, state, kept, context())
-    return Traits(like_params and watch.only and not during & _OF_ONE_CLIENT, frozenset(before | during | reads), "key" in during)
+    if before.looks or during.looks or after.looks:
+        return _CAREFUL
+    elementwise = like_params and during.pointwise and not at_steps & _OF_ONE_CLIENT
+    return Traits(elementwise, frozenset(at_begin | at_steps | reads), "key" in at_steps)
 
 
 def _small(v: Tensor) -> Tensor:
@@ -87,16 +101,30 @@ class _Watched(ClientContext):
         return object.__getattribute__(self, name)
 
 
-class _Pointwise(TorchDispatchMode):
-    """Whether all operations act on each coordinate by itself."""
+class _Watch(TorchDispatchMode):
+    """Which operations are done.
+
+    Attributes:
+        pointwise: all act on each coordinate by itself, and on tensors of one shape: a client axis in front of tensors of several
+            would not fall on itself.
+        looks: the value of a tensor is asked for.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self.only = True
+        self.pointwise, self.looks = True, False
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = function.overloadpacket.__name__
-        pointwise = torch.Tag.pointwise in function.tags or name in _HARMLESS or (
+        by_coordinate = torch.Tag.pointwise in function.tags or name in _HARMLESS or (
             name.startswith("_foreach_") and name not in _REDUCING)
-        self.only = self.only and pointwise
+        self.pointwise = self.pointwise and by_coordinate and _of_one_shape(args)
+        self.looks = self.looks or name == "_local_scalar_dense"
         return function(*args, **(kwargs or {}))
+
+
+def _of_one_shape(args: Any) -> bool:
+    """Whether the tensors that meet in an operation, numbers aside, have the same shape."""
+    lists = [a for a in args if isinstance(a, list | tuple)]
+    meetings = zip(*lists, strict=False) if lists else [args]
+    return all(len({v.shape for v in meeting if isinstance(v, Tensor) and v.ndim}) < 2 for meeting in meetings)

@@ -120,10 +120,11 @@ class Vectorised:
             if self._one_by_one:
                 yield from _trained_alone(lanes, layout)
                 continue
-            work = self._begin(lanes, layout)
             try:
+                work = self._begin(lanes, layout)
                 with matrix_precision(self.precision, self.task.device):
                     trained = self._run(work)
+                ended = self._ended(work, trained)
             except torch.OutOfMemoryError:
                 if len(layout.jobs) == 1:
                     raise
@@ -131,11 +132,11 @@ class Vectorised:
                 left = [*layout.jobs, *(job for other in layouts for job in other.jobs)]
                 layouts = deque(self._planner.lay_out(lanes, left))
                 continue
-            except Exception as error:  # the network's, torch's, a library's: another way may do
+            except Exception as error:  # the network's, a piece's, torch's, a library's: another way may do
                 self._do_without(error)
                 layouts.appendleft(layout)
                 continue
-            yield from self._chunks(work, *self._ended(work, trained))
+            yield from self._chunks(work, *ended)
 
     def _do_without(self, error: Exception) -> None:
         """Train the next chunk in a plainer way: without graphs, then one client after the other."""
@@ -204,6 +205,8 @@ class Vectorised:
         """What the pieces read of each client, and no more: a copy to a device takes its time."""
         jobs, reads, device = layout.jobs, chain.traits.reads, self.task.device
         numbers = {"client": [job.client for _, job in jobs], "examples": layout.sizes, "steps": layout.schedule.steps}
+        if "step" in reads:  # at the end it is the number of all steps
+            reads = reads | {"steps"}
         given = {name: on_device(values, device) for name, values in numbers.items() if name in reads}
         used = list(dict.fromkeys((i, job.model) for i, job in jobs))
         shared: Tree = {}
@@ -281,7 +284,7 @@ class Vectorised:
         """What the clients send and what they remember, their losses, and the squared lengths of their updates."""
         message: Message = {"update": trained.updates, "buffers": trained.buffers}
         if not work.chain.plain.ends:
-            return message, (), trained.losses, trained.squares
+            return message, work.kept, trained.losses, trained.squares
         with torch.no_grad():
             params = add(trained.updates, work.start) if "params" in work.chain.traits.reads else trained.updates
             message, kept = work.chain.end(message, trained.state, work.kept, params, work.start, work.round,

@@ -18,6 +18,7 @@ from askew.core.client_piece import OnGradient
 from askew.core.cohort import LONGEST, Cohort
 from askew.core.dataset import Examples
 from askew.core.errors import AskewError, DivergedError
+from askew.core.pool import Changes
 from askew.core.probe import Round, Setting
 from askew.core.tensors import ModelState, num_bytes
 from askew.engine.evaluate import Verdict, device_record, device_scores, record_of
@@ -177,14 +178,20 @@ class Simulation:
         record |= {"bytes_down": len(gathering.jobs) * self._bytes_down, "bytes_up": len(gathering.jobs) * self._bytes_up}
         self.models |= after
         self.round += 1
-        for number, clients, rows in gathering.remembered:
-            self.memory.put(number, clients, rows)
-        if task.pool.needs_validation:
-            self._update_pool()
+        changes = self._update_pool() if task.pool.needs_validation else Changes()
         record |= task.pool.metrics(self.pool_state, None if task.population.groups is None else task.population.groups.tolist())
         if self.round % task.recipe.evaluate_every == 0 or self.finished:
             record |= self.evaluate()
+        self._remember(gathering, changes)  # nothing that may fail comes after it: memory is changed in place
         return record
+
+    def _remember(self, gathering: Gathering, changes: Changes) -> None:
+        for number, clients, rows in gathering.remembered:
+            self.memory.put(number, clients, rows)
+        for parent, child in changes.clones:
+            self.memory.clone(parent, child)
+        for number in changes.deleted:
+            self.memory.forget(number)
 
     def evaluate(self) -> Record:
         """The objective's measures and the loss now, as the recipe wants them judged."""
@@ -237,19 +244,17 @@ class Simulation:
                 raise DivergedError(f"round {self.round + 1}: the server's update makes model {number} infinite; {self._hint()}, "
                                     "or let the server take smaller steps")
 
-    def _update_pool(self) -> None:
+    def _update_pool(self) -> Changes:
         task = self.task
         accuracies = self._validate()
         key = rng.key(task.recipe.seed, "pool", self.round)
         self.pool_state, changes = task.pool.after_round(self.pool_state, accuracies, self.round, key)
         for parent, child in changes.clones:
             self.models[child] = self.models[parent]  # values are never changed in place: sharing is copying
-            if self.memory:
-                self.memory.clone(parent, child)
         for number in changes.deleted:
-            self.memory.forget(number)
             for states in (self.models, *self._probe_states):
                 states.pop(number, None)
+        return changes
 
     def _validate(self) -> list[dict[int, float]]:
         """The score of each model that a client keeps on the client's validation examples."""

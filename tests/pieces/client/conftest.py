@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 import torch
-from askew.core.transform import Context, Params
 
-from askew.core import rng
+from askew.core.by_hand import client_context
+from askew.core.client_piece import ClientContext, ClientPiece
+from askew.core.tensors import Params
 
 
 def _tensors(values: Sequence[float]) -> Params:
@@ -16,12 +17,11 @@ def _tensors(values: Sequence[float]) -> Params:
 
 
 @pytest.fixture
-def client() -> Callable[..., Context]:
+def client() -> Callable[..., ClientContext]:
     """`client(w=(3,), start=(1,), round=2)`: the context of one local step on a model of one tensor."""
 
-    def make(w: Sequence[float] = (0.0,), start: Sequence[float] | None = None, round: int = 0) -> Context:
-        return Context(params=_tensors(w), start=_tensors(w if start is None else start), round=round,
-                       key=rng.key(0, "client"))
+    def make(w: Sequence[float] = (0.0,), start: Sequence[float] | None = None, round: int = 0) -> ClientContext:
+        return client_context(w, start, round)
 
     return make
 
@@ -30,7 +30,18 @@ def client() -> Callable[..., Context]:
 def act() -> Callable[..., list[float]]:
     """`act(piece, (1, 2), ctx)`: what a piece makes of this gradient or update, from a fresh state."""
 
-    def apply(piece: object, u: Sequence[float], ctx: Context) -> list[float]:
-        return piece.update(_tensors(u), piece.init(ctx.params), ctx)[0]["w"].tolist()
+    def apply(piece: ClientPiece, u: Sequence[float], ctx: ClientContext) -> list[float]:
+        return piece.update(_tensors(u), piece.begin(piece.keep(ctx.start), ctx), ctx)[0]["w"].tolist()
+
+    return apply
+
+
+@pytest.fixture
+def send() -> Callable[..., list[float]]:
+    """`send(piece, (1, 2), ctx)`: the update that a client sends whose training came to this one."""
+
+    def apply(piece: ClientPiece, u: Sequence[float], ctx: ClientContext) -> list[float]:
+        kept = piece.keep(ctx.start)
+        return piece.end({"update": _tensors(u)}, piece.begin(kept, ctx), kept, ctx)[0]["update"]["w"].tolist()
 
     return apply

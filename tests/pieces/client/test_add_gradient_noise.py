@@ -3,17 +3,17 @@
 import numpy as np
 import pytest
 import torch
-from askew.core.transform import Context
 from scipy import stats
 
 import askew
 from askew.core import rng
+from askew.core.client_piece import ClientContext
 from askew.pieces.client import add_gradient_noise
 
 
 def noise_of(key, std=0.5, size=20_000):
     zero = {"a": torch.zeros(size // 2), "b": torch.zeros(size // 2)}
-    u, _ = add_gradient_noise(std).update(zero, (), Context(zero, zero, 0, key))
+    u, _ = add_gradient_noise(std).update(zero, (), ClientContext(zero, zero, 0, make_key=lambda: key))
     return u
 
 

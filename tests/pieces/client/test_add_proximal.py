@@ -3,10 +3,10 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from askew.core.transform import chain
 
 import askew
 from askew.core import rng
+from askew.core.client_piece import ClientChain
 from askew.engine.local import batches, train_locally
 from askew.engine.task import build_task, initial_model
 from askew.pieces.client import add_proximal, sgd
@@ -27,9 +27,9 @@ def test_the_steps_are_those_of_autograd_on_the_loss_with_the_penalty():
     start, mine, stream = initial_model(task), task.indices_of(2)[:30], rng.key(0, "client", 0, 2)
 
     def ours(step):
-        trained, _ = train_locally(task.module, start, task.data.train, mine, step, task.prepare, task.objective, epochs=1,
-                                   batch_size=10, stream=stream, round=0)
-        return trained.params
+        trained = train_locally(task.module, start, task.data.train, mine, step, task.prepare, task.objective, epochs=1,
+                                batch_size=10, stream=stream, round=0)
+        return trained.model.params
 
     theirs = build_task(recipe).module
     began = {name: p.detach().clone() for name, p in theirs.named_parameters()}
@@ -40,7 +40,7 @@ def test_the_steps_are_those_of_autograd_on_the_loss_with_the_penalty():
         optimiser.zero_grad()
         (loss + mu / 2 * penalty).backward()
         optimiser.step()
-    got, without = ours(chain(add_proximal(mu), sgd(0.1))), ours(chain(sgd(0.1)))
+    got, without = ours(ClientChain([add_proximal(mu), sgd(0.1)])), ours(ClientChain([sgd(0.1)]))
     for name, p in theirs.named_parameters():
         torch.testing.assert_close(got[name], p.detach(), atol=1e-6, rtol=1e-5)
         assert not torch.allclose(got[name], without[name], atol=1e-4)

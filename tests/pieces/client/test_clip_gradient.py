@@ -2,10 +2,9 @@
 
 import pytest
 import torch
-from askew.core.transform import Context
 
 import askew
-from askew.core import rng
+from askew.core.client_piece import ClientContext
 from askew.pieces.client import clip_gradient
 
 
@@ -27,7 +26,7 @@ def test_all_weights_together_as_torch_does_it(length):
     for p, g in zip(theirs, gradients.values(), strict=True):
         p.grad = g.clone()
     torch.nn.utils.clip_grad_norm_(theirs, length)
-    ours, _ = clip_gradient(length).update(gradients, (), Context(gradients, gradients, 0, rng.key(0, "c")))
+    ours, _ = clip_gradient(length).update(gradients, (), ClientContext(gradients, gradients, 0))
     for p, g in zip(theirs, ours.values(), strict=True):
         torch.testing.assert_close(g, p.grad)
 

@@ -2,12 +2,11 @@
 
 import pytest
 import torch
-from askew.core.transform import Context
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import askew
-from askew.core import rng
+from askew.core.client_piece import ClientContext
 from askew.engine.protocol import Job, Lane
 from askew.engine.sequential import Sequential
 from askew.engine.task import build_task, initial_model
@@ -34,7 +33,7 @@ def test_inside_the_ball_the_step_stays_bit_for_bit(client, act):
 def test_the_norm_is_over_all_tensors_together():
     """Tensors (3) and (4): norm 5, half of it is (1.5) and (2)."""
     w = {"a": torch.tensor([3.0]), "b": torch.tensor([4.0])}
-    u, _ = project_to_ball(2.5).update({name: torch.zeros(1) for name in w}, (), Context(w, w, 0, rng.key(0, "c")))
+    u, _ = project_to_ball(2.5).update({name: torch.zeros(1) for name in w}, (), ClientContext(w, w, 0))
     assert [float(w[name] + u[name]) for name in w] == pytest.approx([1.5, 2.0])
 
 
@@ -45,7 +44,7 @@ vectors = st.lists(st.floats(-100, 100, width=32), min_size=3, max_size=3)
 @given(vectors, vectors, vectors, st.floats(0.125, 300), st.sampled_from(["origin", "start"]))
 def test_the_result_is_in_the_ball_and_on_the_ray_to_where_the_step_led(w, start, step, radius, centre):
     t = {name: {"w": torch.tensor(v)} for name, v in (("w", w), ("start", start), ("step", step))}
-    u, _ = project_to_ball(radius, centre).update(t["step"], (), Context(t["w"], t["start"], 0, rng.key(0, "c")))
+    u, _ = project_to_ball(radius, centre).update(t["step"], (), ClientContext(t["w"], t["start"], 0))
     c = t["start"]["w"] if centre == "start" else torch.zeros(3)
     led, ended = t["w"]["w"] + t["step"]["w"] - c, t["w"]["w"] + u["w"] - c
     assert float(ended.norm()) <= radius * (1 + 1e-4) + 1e-4

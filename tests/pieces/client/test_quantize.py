@@ -2,32 +2,37 @@
 
 import pytest
 import torch
-from askew.core.transform import Context, num_bytes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import askew
-from askew.core import rng
+from askew.core.client_piece import ClientContext
+from askew.core.tensors import add, num_bytes
 from askew.pieces.client import quantize
 from askew.pieces.methods import fedcd
 
 
-def test_the_model_by_hand(client, act):
+def test_the_model_by_hand(client, send):
     """bits 3: 3 steps each way. w = (-0.5, 0.1, 0.1), update (-0.4, 0.1, 0.2): the model (-0.9, 0.2, 0.3) has
     step 0.3 and becomes (-0.9, 0.3, 0.3); the update is (-0.4, 0.2, 0.2)."""
     ctx = client(w=(-0.5, 0.1, 0.1))
-    assert act(quantize(3), (-0.4, 0.1, 0.2), ctx) == pytest.approx([-0.4, 0.2, 0.2], abs=1e-6)
+    assert send(quantize(3), (-0.4, 0.1, 0.2), ctx) == pytest.approx([-0.4, 0.2, 0.2], abs=1e-6)
 
 
-def test_the_update_by_hand(client, act):
+def test_the_update_by_hand(client, send):
     """bits 2: one step each way. (-0.8, 0.3, 0.5) has step 0.8 and becomes (-0.8, 0, 0.8), whatever the model is."""
     ctx = client(w=(5, 6, 7))
-    assert act(quantize(2, "update"), (-0.8, 0.3, 0.5), ctx) == pytest.approx([-0.8, 0.0, 0.8])
+    assert send(quantize(2, "update"), (-0.8, 0.3, 0.5), ctx) == pytest.approx([-0.8, 0.0, 0.8])
+
+
+def sent(piece, params, u):
+    """The update that a client sends which began with `params` and has moved by u."""
+    return piece.end({"update": u}, (), (), ClientContext(add(params, u), params, 0))[0]["update"]
 
 
 def test_each_tensor_has_its_own_step():
     u = {"small": torch.tensor([0.01, 0.004]), "large": torch.tensor([10.0, 4.0]), "none": torch.zeros(2)}
-    got, _ = quantize(2, "update").update(u, (), Context(u, u, 0, rng.key(0, "c")))
+    got = sent(quantize(2, "update"), u, u)
     assert {name: v.tolist() for name, v in got.items()} == {
         "small": pytest.approx([0.01, 0.0]), "large": [10.0, 0.0], "none": [0.0, 0.0]}
 
@@ -40,7 +45,7 @@ numbers = st.lists(st.floats(-1000, 1000, width=32), min_size=1, max_size=20)
 def test_the_error_is_at_most_half_a_step_and_the_values_are_few(w, u, bits, what):
     size = min(len(w), len(u))
     params, update = {"w": torch.tensor(w[:size])}, {"w": torch.tensor(u[:size])}
-    got, _ = quantize(bits, what).update(update, (), Context(params, params, 0, rng.key(0, "c")))
+    got = sent(quantize(bits, what), params, update)
     target = update["w"] + params["w"] if what == "model" else update["w"]
     rounded = got["w"] + params["w"] if what == "model" else got["w"]
     largest = float(target.abs().max())
@@ -54,9 +59,9 @@ def test_the_error_is_at_most_half_a_step_and_the_values_are_few(w, u, bits, wha
         assert float(rounded.abs().max()) == pytest.approx(largest, rel=1e-4)  # the largest keeps its value
 
 
-def test_thirty_two_bits_change_nothing(client, act):
+def test_thirty_two_bits_change_nothing(client, send):
     u = torch.tensor([0.1, -0.7]).tolist()
-    assert act(quantize(32), u, client(w=(3, 4))) == u
+    assert send(quantize(32), u, client(w=(3, 4))) == u
     assert quantize(32).payload is None
 
 

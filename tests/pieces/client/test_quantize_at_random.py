@@ -4,29 +4,37 @@ from __future__ import annotations
 
 import pytest
 import torch
-from askew.core.transform import Context, Plan, chain
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import askew
 from askew.core import registry, rng
+from askew.core.client_piece import ClientChain, ClientContext, ClientPiece, Plan
+from askew.core.tensors import add
 from askew.engine.choice import make_engine
 from askew.engine.protocol import Job, Lane
 from askew.engine.sequential import Sequential
 from askew.engine.task import build_task, initial_model
+from askew.engine.traits import traits_of
 from askew.engine.vectorised import Vectorised
-from askew.pieces.client import quantize, quantize_at_random
+from askew.pieces.client import quantize, quantize_at_random, sgd
 
 ROUNDINGS = 20_000
 NETWORKS = {"dense": {}, "convolutions and batch norm": {
     "model": "fednnnn_cifar_cnn()", "population": "shards(clients=10, shards_per_client=2) + hold_out(0.8)", "step": "sgd(lr=0.001)"}}
 
 
+def sent(piece, params, u, key=None):
+    """The update that a client sends which began with `params` and has moved by u."""
+    key = rng.key(0, "c") if key is None else key
+    return piece.end({"update": u}, (), (), ClientContext(add(params, u), params, 0, make_key=lambda: key))[0]["update"]
+
+
 def drawn(bits, params, u, number=ROUNDINGS):
     """The models that a server sees of `number` clients with the same model and update, [number, ...]."""
     piece = quantize_at_random(bits)
     keys = rng.fold(rng.key(0, "client"), torch.arange(number))
-    one = torch.func.vmap(lambda key: piece.update(u, (), Context(params, params, 0, key))[0])
+    one = torch.func.vmap(lambda key: sent(piece, params, u, key))
     return {name: params[name] + v for name, v in one(keys).items()}
 
 
@@ -69,8 +77,7 @@ def test_rounding_to_nearest_is_not_right_on_average():
     """Why there are two: an update of a tenth of a step is lost by one, and on average kept by the other."""
     params = {"fc.weight": torch.tensor([[-0.9, 0.3, 0.9]])}
     u = {"fc.weight": torch.tensor([[0.0, 0.06, 0.0]])}
-    near = Context(params, params, 0, rng.key(0, "c"))
-    assert quantize(2).update(u, (), near)[0]["fc.weight"][0, 1] == pytest.approx(-0.3)  # its values are -0.9, 0, 0.9
+    assert sent(quantize(2), params, u)["fc.weight"][0, 1] == pytest.approx(-0.3)  # its values are -0.9, 0, 0.9
     assert float(drawn(2, params, u)["fc.weight"][:, 0, 1].mean()) == pytest.approx(0.36, abs=0.01)
 
 
@@ -82,15 +89,15 @@ numbers = st.lists(st.floats(-1000, 1000, width=32), min_size=1, max_size=20)
 def test_values_are_the_two_nearest_of_the_grid(w, u, bits, seed):
     size = min(len(w), len(u))
     params, update = {"w": torch.tensor([w[:size]])}, {"w": torch.tensor([u[:size]])}
-    got, _ = quantize_at_random(bits).update(update, (), Context(params, params, 0, rng.key(seed, "c")))
-    target, sent = (params["w"] + update["w"]).double(), (params["w"] + got["w"]).double()
+    got = sent(quantize_at_random(bits), params, update, rng.key(seed, "c"))
+    target, rounded = (params["w"] + update["w"]).double(), (params["w"] + got["w"]).double()
     scale = float(target.abs().max())
     step = 2 * scale / (2**bits - 1)
     slack = 2e-6 * float(params["w"].abs().max() + update["w"].abs().max()) + 1e-30  # of float32 sums
-    assert float((sent - target).abs().max()) < step + slack
-    assert float(sent.abs().max()) <= scale + slack
+    assert float((rounded - target).abs().max()) < step + slack
+    assert float(rounded.abs().max()) <= scale + slack
     if step > 1e3 * slack:
-        level = (sent + scale) / step
+        level = (rounded + scale) / step
         assert float((level - level.round()).abs().max()) < 1e-2
 
 
@@ -100,7 +107,7 @@ def test_convolutions_dense_layers_and_their_biases_are_rounded_and_nothing_else
               "fc.bias": (3,), "in_proj_weight": (6, 2), "in_proj_bias": (6,), "scale": (), "bias": (1,)}
     generator = torch.Generator().manual_seed(1)
     params, u = ({name: torch.randn(shape, generator=generator) for name, shape in shapes.items()} for _ in range(2))
-    got, _ = quantize_at_random(1).update(u, (), Context(params, params, 0, rng.key(0, "c")))
+    got = sent(quantize_at_random(1), params, u)
     for name in ("norm.weight", "norm.bias", "scale", "bias"):
         assert torch.equal(got[name], u[name]), name
     for weight, bias in (("conv.weight", "conv.bias"), ("fc.weight", "fc.bias"), ("in_proj_weight", "in_proj_bias")):
@@ -113,7 +120,7 @@ def test_convolutions_dense_layers_and_their_biases_are_rounded_and_nothing_else
 def test_a_layer_of_zeros_stays_and_so_does_its_bias():
     params = {"fc.weight": torch.zeros(2, 2), "fc.bias": torch.tensor([0.3, -0.4])}
     u = {"fc.weight": torch.zeros(2, 2), "fc.bias": torch.tensor([0.1, 0.1])}
-    got, _ = quantize_at_random(4).update(u, (), Context(params, params, 0, rng.key(0, "c")))
+    got = sent(quantize_at_random(4), params, u)
     assert torch.equal(got["fc.weight"], u["fc.weight"])
     torch.testing.assert_close(got["fc.bias"], u["fc.bias"])
 
@@ -122,9 +129,9 @@ def test_the_draws_come_from_the_key_and_differ_between_weights_tensors_and_clie
     params = {"a.weight": torch.full((50, 40), 0.5), "b.weight": torch.full((50, 40), 0.5)}
     params = {name: v.index_fill(0, torch.tensor([0]), 1.0) for name, v in params.items()}  # the scale is 1
     u = {name: torch.zeros_like(v) for name, v in params.items()}
-    one, two = (quantize_at_random(1).update(u, (), Context(params, params, 0, rng.key(0, "c", client)))[0] for client in (1, 2))
+    one, two = (sent(quantize_at_random(1), params, u, rng.key(0, "c", client)) for client in (1, 2))
     torch.manual_seed(5)
-    again, _ = quantize_at_random(1).update(u, (), Context(params, params, 0, rng.key(0, "c", 1)))
+    again = sent(quantize_at_random(1), params, u, rng.key(0, "c", 1))
     assert all(torch.equal(one[name], v) for name, v in again.items())
     patterns = [one["a.weight"][1:] > 0, one["b.weight"][1:] > 0, two["a.weight"][1:] > 0]
     for i, first in enumerate(patterns):
@@ -133,11 +140,13 @@ def test_the_draws_come_from_the_key_and_differ_between_weights_tensors_and_clie
             assert float((first == second).double().mean()) == pytest.approx(0.625, abs=0.045)
 
 
-def test_thirty_two_bits_change_nothing(client, act):
+def test_thirty_two_bits_change_nothing(client, send):
     u = torch.tensor([0.1, -0.7]).tolist()
-    assert act(quantize_at_random(32), u, client(w=(3, 4))) == u
+    assert send(quantize_at_random(32), u, client(w=(3, 4))) == u
     assert quantize_at_random(32).payload is None
-    assert not quantize_at_random(32).random
+    chain, w = ClientChain([quantize_at_random(32)]), {"w": torch.ones(2, 2)}
+    assert "key" not in traits_of(chain, w).reads
+    assert "key" in traits_of(ClientChain([quantize_at_random(8)]), w).reads
 
 
 @pytest.mark.parametrize(("bits", "size"), [(8, 12 + 4 + 8), (4, 6 + 4 + 8), (3, 5 + 4 + 8), (1, 2 + 4 + 8)])
@@ -160,9 +169,9 @@ def test_other_widths_are_refused(bits):
 
 
 def test_it_comes_last():
-    with pytest.raises(askew.AskewError, match="must come last: what later adds behind it"):
-        quantize_at_random(8).check(Plan(after=("later",)))
-    chain(quantize(8), quantize_at_random(8)).check(Plan())  # only the last one decides what is sent
+    with pytest.raises(askew.AskewError, match="must come last: what ClientPiece adds behind it"):
+        ClientChain([sgd(0.1), quantize_at_random(8), ClientPiece()]).check(Plan())
+    ClientChain([sgd(0.1), quantize(8), quantize_at_random(8)]).check(Plan())  # only the last one decides what is sent
 
 
 ENGINES = {"sequential": lambda task: make_engine("sequential", task), "parallel": lambda task: make_engine("parallel", task),
@@ -202,6 +211,6 @@ def test_every_engine_sends_what_the_sequential_one_does(engine, network, bits):
         assert moved < 1e-3 * sum(v.numel() for v in model.values()), client
 
 
-def test_the_piece_is_for_uploads_only():
-    assert "quantize_at_random" in registry.names("upload")
+def test_the_piece_is_for_clients_only():
+    assert "quantize_at_random" in registry.names("client")
     assert "quantize_at_random" not in registry.names("server")

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from askew.core.transform import Context, add, chain
 
 import askew
-from askew.core import registry, rng
+from askew.core.client_piece import ClientContext
+from askew.core.tensors import add
 from askew.pieces.client import sgd
 from askew.pieces.schedule import decay, drops
 
@@ -23,7 +23,7 @@ def test_weight_decay_by_hand(client, act):
 def test_momentum_by_hand(client):
     """momentum 0.5, gradients 1, 1, 0: v = 1, 1.5, 0.75; steps -0.1 v."""
     piece, ctx = sgd(0.1, momentum=0.5), client()
-    state, steps = piece.init(ctx.params), []
+    state, steps = piece.begin((), ctx), []
     for g in (1.0, 1.0, 0.0):
         u, state = piece.update({"w": torch.tensor([g])}, state, ctx)
         steps.append(float(u["w"]))
@@ -33,7 +33,7 @@ def test_momentum_by_hand(client):
 def test_nesterov_by_hand(client):
     """momentum 0.5, gradients 1, 1: v = 1, 1.5; steps -0.1 (1 + 0.5) and -0.1 (1 + 0.75)."""
     piece, ctx = sgd(0.1, momentum=0.5, nesterov=True), client()
-    state, steps = piece.init(ctx.params), []
+    state, steps = piece.begin((), ctx), []
     for g in (1.0, 1.0):
         u, state = piece.update({"w": torch.tensor([g])}, state, ctx)
         steps.append(float(u["w"]))
@@ -64,13 +64,13 @@ def test_twenty_steps_equal_torch_optim_sgd(settings):
     theirs = {name: torch.nn.Parameter(v.clone()) for name, v in start.items()}
     optimiser = torch.optim.SGD(theirs.values(), lr=0.3, **settings)
     piece, ours = sgd(0.3, **settings), dict(start)
-    state = piece.init(ours)
+    state = piece.begin((), ClientContext(ours, start, 0))
     for step in range(20):
         gradients = {name: torch.randn(v.shape, generator=generator) for name, v in start.items()}
         for name, p in theirs.items():
             p.grad = gradients[name].clone()
         optimiser.step()
-        u, state = piece.update(gradients, state, Context(ours, start, 0, rng.key(0, "client"), step))
+        u, state = piece.update(gradients, state, ClientContext(ours, start, 0, step))
         ours = add(ours, u)
         for name, p in theirs.items():
             torch.testing.assert_close(ours[name], p.detach(), rtol=1e-5, atol=1e-6)
@@ -82,6 +82,7 @@ def test_twenty_steps_equal_torch_optim_sgd(settings):
     ({"momentum": 1.0}, r"sgd: momentum must be in \[0, 1\), got 1.0"),
     ({"lr": "decay(0.1, 0.0)"}, r"decay: factor must be in \(0, 1\], got 0.0"),
     ({"nesterov": True}, "sgd: nesterov=True needs a momentum above 0"),
+    ({"keep_momentum": True}, "sgd: keep_momentum=True needs a momentum above 0"),
     ({"lr": "fast"}, "sgd: lr must be float or a schedule, not 'fast'"),
 ])
 def test_values_out_of_range_are_refused(arguments, message):
@@ -89,21 +90,24 @@ def test_values_out_of_range_are_refused(arguments, message):
         sgd(**arguments)
 
 
-@pytest.mark.parametrize("arguments", ["lr=0.1", "lr=0.1, weight_decay=0.5", "lr=decay(0.1, 0.5), weight_decay=0.01",
-                                       "lr=drops(0.1, at=[1])"])
-def test_in_place_is_the_same_step(arguments):
-    step = registry.build("client", f"sgd({arguments})")
-    w, g = {"a": torch.tensor([2.0, -1.0]), "b": torch.tensor([[0.5]])}, {"a": torch.tensor([1.0, 3.0]), "b": torch.tensor([[-2.0]])}
-    ctx = Context(params=w, start=w, round=2, key=torch.tensor(0))
-    u, _ = step.update(g, step.init(w), ctx)
-    expected = {name: w[name] + u[name] for name in w}
-    memory = {name: v.data_ptr() for name, v in w.items()}
-    chain(step).in_place(w, g, ctx)
-    for name, v in w.items():
-        torch.testing.assert_close(v, expected[name])
-        assert v.data_ptr() == memory[name]
+def test_momentum_that_is_kept_goes_on_in_the_clients_next_round(client):
+    """momentum 0.5, one step per round, gradients 1, 1, 0: v = 1, 1.5, 0.75, as without a break; forgotten: 1, 1, 0."""
+    steps = {}
+    for keeps in (True, False):
+        piece, ctx = sgd(0.1, momentum=0.5, keep_momentum=keeps), client()
+        kept, steps[keeps] = piece.keep(ctx.start), []
+        for g in (1.0, 1.0, 0.0):
+            u, state = piece.update({"w": torch.tensor([g])}, piece.begin(kept, ctx), ctx)
+            message, kept = piece.end({"update": u}, state, kept, ctx)
+            assert message == {"update": u}
+            steps[keeps].append(float(u["w"]))
+    assert steps[True] == pytest.approx([-0.1, -0.15, -0.075])
+    assert steps[False] == pytest.approx([-0.1, -0.1, 0.0])
 
 
-def test_momentum_and_longer_chains_have_no_such_form():
-    assert registry.build("client", "sgd(lr=0.1, momentum=0.9)").in_place is None
-    assert chain(registry.build("client", "add_proximal(0.1)"), registry.build("client", "sgd(lr=0.1)")).in_place is None
+def test_whole_runs_with_and_without_kept_momentum():
+    """The first round is the same, since nobody remembers anything; the second is not."""
+    base = askew.Recipe(rounds=2)
+    kept, forgotten = (askew.run(base.replace(step=f"sgd(lr=0.05, momentum=0.9, keep_momentum={keeps})")) for keeps in (True, False))
+    assert kept.records[0] == forgotten.records[0]
+    assert kept.records[1]["train_loss"] != forgotten.records[1]["train_loss"]

@@ -121,7 +121,7 @@ IID = askew.Recipe(population="iid(clients=2)", rounds=2, objective="mean_square
     (IID, {"data": NUMBERS, "model": nn.Sequential(nn.Linear(3, 2), nn.Flatten(0))}, r"the network gives \(\) outputs an example"),
     (IID.replace(population="shards(clients=2, shards_per_client=1)"), {"data": NUMBERS},
      "shards: it divides examples by their classes, and these data have numbers to learn instead; use iid, power_law, natural or pooled"),
-    (IID.replace(pool="clone_and_delete(milestones=[1])", validation=0.2), {"data": NUMBERS},
+    (IID.replace(pool="clone_and_delete(milestones=[1])", population="iid(clients=4) + validation(0.2)"), {"data": NUMBERS},
      "pool: clone_and_delete scores models by a measure of which more is better, and mean_squared_error is judged by"),
 ])
 def test_what_does_not_fit_is_refused_before_training(recipe, own, message):
@@ -197,7 +197,8 @@ def test_methods_train_on_numbers_too(method):
 
 def test_several_models_are_scored_by_labels():
     y = (torch.rand(80, 3, generator=torch.Generator().manual_seed(1)) > 0.5).float()
-    recipe = IID.replace(objective="binary_cross_entropy()", pool="clone_and_delete(milestones=[1])", validation=0.2, rounds=3)
+    recipe = IID.replace(objective="binary_cross_entropy()", pool="clone_and_delete(milestones=[1])", population="iid(clients=4) + validation(0.2)",
+                         rounds=3)
     record = askew.run(recipe, data=data("labels", y)).records[-1]
     assert 0 <= record["label_accuracy"] == record["device_label_accuracy_mean"] <= 1
 

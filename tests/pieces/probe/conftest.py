@@ -9,7 +9,10 @@ from torch import nn
 from askew.core.cohort import Cohort
 from askew.core.dataset import Dataset, Examples
 from askew.core.population import Ownership, Population
-from askew.core.probe import ModelState, Round, Setting
+from askew.core.probe import Round, Setting
+from askew.core.statistic import Senders
+from askew.core.tensors import ModelState
+from askew.pieces.statistic import SignSum
 
 
 class Pencil:
@@ -34,9 +37,10 @@ class Pencil:
         return ModelState(self.tensors(row))
 
     def round(self, updates, *, weights=None, before=(0, 0, 0, 0), after=(0, 0, 0, 0), number=1):
-        cohort = Cohort(self.tensors(before), {"signs"})
+        cohort = Cohort(self.tensors(before), [SignSum()])
         clients = list(range(len(updates)))
-        cohort.add(self.tensors(updates), torch.tensor(weights or [1.0] * len(updates)), clients)
+        ones = torch.ones(len(updates))
+        cohort.add({"update": self.tensors(updates)}, Senders(clients, *[ones] * 4), torch.tensor(weights or ones.tolist()))
         return Round(number, self.model(before), self.model(after), cohort, clients)
 
     def train(self, model, indices, batch_size, round):

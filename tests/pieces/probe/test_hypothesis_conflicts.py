@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 import askew
 from askew.core.cohort import Cohort
 from askew.core.errors import AskewError
-from askew.core.probe import ModelState, Round
+from askew.core.probe import Round
+from askew.core.statistic import Senders
+from askew.core.tensors import ModelState
 from askew.data import digits
 from askew.pieces.probe import hypothesis_conflicts
 
@@ -44,7 +46,8 @@ def test_three_models_by_hand(pencil):
 def round_of(count):
     """A round of which the probe reads only how many clients it had."""
     cohort = Cohort({"w": torch.zeros(1)})
-    cohort.add({"w": torch.zeros(count, 1)}, torch.ones(count), list(range(count)))
+    ones = torch.ones(count)
+    cohort.add({"update": {"w": torch.zeros(count, 1)}}, Senders(range(count), *[ones] * 4), ones)
     return Round(1, ModelState({}), ModelState({}), cohort, cohort.clients)
 
 

@@ -1,10 +1,10 @@
 """Shares of coordinates by hand, and what theory says of them on the digits."""
 
 import pytest
-from askew.core.transform import Context
 
 import askew
 from askew.core.errors import AskewError
+from askew.core.server_piece import ServerContext
 from askew.pieces.probe import sign_cancellation
 from askew.pieces.server import mask_by_sign_agreement, mean
 
@@ -35,7 +35,7 @@ def test_three_clients_by_hand(pencil, theta, share):
 def test_it_counts_what_the_remedy_would_hold_still(pencil, theta):
     updates = [(1, 1, -1, 2), (2, -1, -3, -1), (1, 5, -1, -4)]
     round = pencil.round(updates)
-    ctx = Context(round.before.params, round.before.params, 0, None, cohort=round.cohort)
+    ctx = ServerContext(round.before.params, 0, None, round.cohort, None)
     u, _ = mean().update({}, (), ctx)
     masked, _ = mask_by_sign_agreement(theta).update(u, (), ctx)
     held = sum((v == 0).sum().item() for v in masked.values()) / 4

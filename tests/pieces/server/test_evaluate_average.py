@@ -4,11 +4,11 @@ import json
 
 import pytest
 import torch
-from askew.core.transform import add, chain
 from safetensors.torch import load_file
 
 import askew
-from askew.core.tensors import ModelState
+from askew.core.server_piece import ServerChain
+from askew.core.tensors import ModelState, add
 from askew.engine.protocol import Job, Lane
 from askew.engine.sequential import Sequential
 from askew.engine.task import build_task
@@ -22,7 +22,7 @@ def test_two_rounds_by_hand(server):
     Round 1: d = 2 * 5/3 * 3 = 10, training goes on from 11; evaluated is 1 + 3 = 4.
     Round 2: d = 0.5 * 10 + 10 = 15, training goes on from 26; evaluated is 11 + 3 = 14.
     """
-    piece = chain(mean(), rescale_to_mean_norm(2.0), momentum(0.5), evaluate_average())
+    piece = ServerChain([mean(), rescale_to_mean_norm(2.0), momentum(0.5), evaluate_average()])
     params = {"w": torch.tensor([1.0, 0.0])}
     state = piece.init(params)
     assert piece.view(params, state)["w"].tolist() == [1.0, 0.0]

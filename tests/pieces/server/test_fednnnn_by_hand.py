@@ -2,12 +2,15 @@
 
 import pytest
 import torch
-from askew.core.transform import Context, Transform, add, chain
 from torch import nn
 
 import askew
 from askew.core import registry
+from askew.core.client_piece import Optimiser
 from askew.core.population import Ownership, Population
+from askew.core.server_piece import ServerChain, ServerContext, ServerPiece
+from askew.core.statistic import Senders
+from askew.core.tensors import add
 from askew.engine.choice import ENGINES
 from askew.engine.task import build_task
 from askew.pieces.methods import fednnnn
@@ -37,14 +40,14 @@ def test_a_round_that_cancels_leaves_the_model_and_the_momentum(server):
     Round 2: mean (0, 0), N = 0: w stays (5, 0), d stays (5, 0); evaluated (5, 0), the plain average. Before, w went to (7.5, 0).
     Round 3: mean (0, 2), N = E = 2: d = (2.5, 2), w = (7.5, 2); evaluated (5, 2).
     """
-    piece = chain(mean(), rescale_to_mean_norm(1.0), momentum(0.5), evaluate_average())
+    piece = ServerChain([mean(), rescale_to_mean_norm(1.0), momentum(0.5), evaluate_average()])
     assert rounds(piece, server, [APART, OPPOSITE, TOGETHER]) == [
         ([5.0, 0.0], [3.0, 0.0]), ([5.0, 0.0], [5.0, 0.0]), ([7.5, 2.0], [5.0, 2.0])]
 
 
 @pytest.mark.parametrize("nesterov", [False, True])
 def test_in_nesterovs_form_and_behind_other_pieces_too(server, nesterov):
-    piece = chain(mean(), rescale_to_mean_norm(1.0), scale(2.0), chain(momentum(0.5, nesterov), scale(3.0)))
+    piece = ServerChain([mean(), rescale_to_mean_norm(1.0), scale(2.0), momentum(0.5, nesterov), scale(3.0)])
     first, second = rounds(piece, server, [APART, OPPOSITE])
     assert first[0] != [0.0, 0.0]
     assert second == first
@@ -52,7 +55,7 @@ def test_in_nesterovs_form_and_behind_other_pieces_too(server, nesterov):
 
 def test_momentum_alone_goes_on_where_the_mean_happens_to_be_0(server):
     """Eq. (10)-(11) have no such rule: d = 3, then 0.5 * 3 + 0 = 1.5."""
-    assert [model for model, _ in rounds(chain(mean(), momentum(0.5)), server, [APART, OPPOSITE])] == [[3.0, 0.0], [4.5, 0.0]]
+    assert [model for model, _ in rounds(ServerChain([mean(), momentum(0.5)]), server, [APART, OPPOSITE])] == [[3.0, 0.0], [4.5, 0.0]]
 
 
 def test_layer_by_layer_only_the_layer_that_cancels_stays():
@@ -60,34 +63,35 @@ def test_layer_by_layer_only_the_layer_that_cancels_stays():
     from askew.core import rng
     from askew.core.cohort import Cohort
 
-    piece = chain(mean(), rescale_to_mean_norm(1.0, per="layer"), momentum(0.5))
+    piece = ServerChain([mean(), rescale_to_mean_norm(1.0, per="layer"), momentum(0.5)])
     like = {"a": torch.zeros(2), "b": torch.zeros(1)}
     state, steps = piece.init(like), []
     for a in (APART, OPPOSITE):
         cohort = Cohort(like)
-        cohort.add({"a": torch.tensor(a, dtype=torch.float32), "b": torch.ones(2, 1)}, torch.ones(2), [0, 1])
-        u, state = piece.update({}, state, Context(like, like, 0, rng.key(0, "server"), cohort=cohort))
+        ones = torch.ones(2)
+        cohort.add({"update": {"a": torch.tensor(a, dtype=torch.float32), "b": torch.ones(2, 1)}}, Senders([0, 1], *[ones] * 4), ones)
+        u, state = piece.update({}, state, ServerContext(like, 0, rng.key(0, "server"), cohort, lambda params, epochs: params))
         steps.append((u["a"].tolist(), u["b"].tolist()))
     assert steps == [([5.0, 0.0], [1.0]), ([0.0, 0.0], [1.5])]
     assert state[2]["a"].tolist() == [5.0, 0.0]
 
 
 def test_two_pieces_may_each_hold_a_tensor_still(server):
-    hold = Transform(lambda u, state, ctx: (u, state), still=lambda u, ctx: {name: torch.tensor(ctx.round == 1) for name in u})
+    hold = ServerPiece(lambda u, state, ctx: (u, state), still=lambda u, ctx: {name: torch.tensor(ctx.round == 1) for name in u})
     for order in ([hold, rescale_to_mean_norm()], [rescale_to_mean_norm(), hold]):
-        seen = [model for model, _ in rounds(chain(mean(), *order, momentum(0.5)), server, [APART, TOGETHER, OPPOSITE])]
+        seen = [model for model, _ in rounds(ServerChain([mean(), *order, momentum(0.5)]), server, [APART, TOGETHER, OPPOSITE])]
         assert seen == [[5.0, 0.0]] * 3
 
 
 @registry.piece("client")
-def _push(cancel_from: int) -> Transform:
+def _push(cancel_from: int) -> Optimiser:
     """Clients with label 1 go up, those with label 0 down; in the first rounds all go up."""
 
     def update(u, state, ctx):
         ones = torch.sign(u["weight"][1:2])  # the gradient's sign tells the label; only its sign is used
         return {name: torch.ones_like(v) * (ones.sum() if ctx.round >= cancel_from else 1.0) for name, v in u.items()}, state
 
-    return Transform(update, acts_on="source")
+    return Optimiser(update)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -2,10 +2,12 @@
 
 import pytest
 import torch
-from askew.core.transform import Plan, chain
 
 import askew
+from askew.core.client_piece import Plan
+from askew.core.server_piece import ServerChain
 from askew.pieces.server import mask_by_sign_agreement, mean, train_on_server
+from askew.pieces.statistic import SignSum
 
 # Sign sums of these three clients: (3, 1, -1, -3, 0); means: (2, 1/3, -1/3, -2, 0).
 UPDATES = [(1, 2, -2, -1, 0), (2, -2, 2, -2, 5), (3, 1, -1, -3, -5)]
@@ -30,8 +32,8 @@ def test_votes_are_not_weighted_but_the_step_is(server, apply):
 
 
 def test_the_cohort_is_told_to_gather_signs():
-    assert chain(mean(), mask_by_sign_agreement(1.0)).needs == {"signs"}
-    assert chain(mean()).needs == frozenset()
+    assert ServerChain([mean(), mask_by_sign_agreement(1.0), mask_by_sign_agreement(2.0)]).needs == {SignSum()}
+    assert ServerChain([mean()]).needs == frozenset()
 
 
 def test_combinations_that_make_no_sense_are_refused():
@@ -39,7 +41,7 @@ def test_combinations_that_make_no_sense_are_refused():
         mask_by_sign_agreement(4.0).check(Plan(cohort_size=3))
     mask_by_sign_agreement(3.0).check(Plan(cohort_size=3))
     with pytest.raises(askew.AskewError, match="put mask_by_sign_agreement before it"):
-        chain(mean(), train_on_server(), mask_by_sign_agreement(1.0)).check(Plan(cohort_size=3, server_examples=10))
+        ServerChain([mean(), train_on_server(), mask_by_sign_agreement(1.0)]).check(Plan(cohort_size=3, server_examples=10))
     with pytest.raises(askew.AskewError, match="theta must not be negative"):
         mask_by_sign_agreement(-1.0)
 

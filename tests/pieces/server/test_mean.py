@@ -2,12 +2,14 @@
 
 import pytest
 import torch
-from askew.core.transform import chain
 
 import askew
+from askew.core.server_piece import ServerChain
+from askew.core.statistic import Senders
 from askew.pieces.server import mean, scale
 
-EXAMPLES, SCORES = torch.tensor([10.0, 20.0]), torch.tensor([0.9, 0.1])
+SENDERS = Senders([0, 1], examples=torch.tensor([10.0, 20.0]), steps=torch.tensor([1.0, 2.0]), scores=torch.tensor([0.9, 0.1]),
+                  losses=torch.tensor([2.0, 1.0]))
 
 
 @pytest.mark.parametrize(("weights", "expected"), [
@@ -17,7 +19,7 @@ EXAMPLES, SCORES = torch.tensor([10.0, 20.0]), torch.tensor([0.9, 0.1])
 ])
 def test_two_clients_by_hand(server, apply, weights, expected):
     piece = mean(weights)
-    ctx = server([(1, 2), (4, -1)], weights=piece.weigh(EXAMPLES, SCORES).tolist())
+    ctx = server([(1, 2), (4, -1)], weights=piece.weigh(SENDERS).tolist())
     assert apply(piece, ctx) == pytest.approx(expected)
 
 
@@ -29,7 +31,7 @@ def test_what_stood_before_it_plays_no_part(server):
 def test_scale_multiplies_by_the_servers_rate(server, apply):
     """0.5 * mean of 1 and 3 = 1."""
     assert apply(scale(0.5), server([(1.0, 0.0), (3.0, 4.0)])) == [1.0, 1.0]
-    assert apply(chain(mean(), scale(0.0)), server([(1.0,), (3.0,)])) == [0.0]
+    assert apply(ServerChain([mean(), scale(0.0)]), server([(1.0,), (3.0,)])) == [0.0]
 
 
 def test_a_negative_rate_is_refused():

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from askew.core.transform import add, chain
 
 import askew
+from askew.core.server_piece import ServerChain
+from askew.core.tensors import add
 from askew.pieces.server import mean, momentum, scale
 
 
@@ -31,19 +32,19 @@ def test_plain_by_hand(server):
 
     v = 1, then 0.5 * 1 + 3 = 3.5; w = 10 + 1 = 11, then 11 + 3.5 = 14.5.
     """
-    assert rounds(chain(mean(), momentum(0.5)), server, [[(4,), (0,)], [(0,), (4,)]], [10.0]) == [[11.0], [14.5]]
+    assert rounds(ServerChain([mean(), momentum(0.5)]), server, [[(4,), (0,)], [(0,), (4,)]], [10.0]) == [[11.0], [14.5]]
 
 
 def test_nesterov_by_hand(server):
     """The same updates: v = 1, then 3.5; steps 1 + 0.5 * 1 = 1.5, then 3 + 0.5 * 3.5 = 4.75."""
-    piece = chain(mean(), momentum(0.5, nesterov=True))
+    piece = ServerChain([mean(), momentum(0.5, nesterov=True)])
     assert rounds(piece, server, [[(4,), (0,)], [(0,), (4,)]], [10.0]) == [[11.5], [16.25]]
 
 
 def test_beta_zero_leaves_the_update_as_it_is(server):
     updates = random_rounds(5, 4)
     for nesterov in (False, True):
-        with_it = rounds(chain(mean(), momentum(0.0, nesterov)), server, updates, [1.0, 2.0, 3.0, 4.0])
+        with_it = rounds(ServerChain([mean(), momentum(0.0, nesterov)]), server, updates, [1.0, 2.0, 3.0, 4.0])
         assert with_it == rounds(mean(), server, updates, [1.0, 2.0, 3.0, 4.0])
 
 
@@ -59,7 +60,7 @@ def test_it_is_torch_sgd_on_the_negative_mean_update(server, nesterov):
         w.grad = -(a + 3 * b) / 4
         optimiser.step()
         expected.append(w.tolist())
-    got = rounds(chain(mean(), momentum(0.9, nesterov)), server, updates, start)
+    got = rounds(ServerChain([mean(), momentum(0.9, nesterov)]), server, updates, start)
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
 
 
@@ -70,7 +71,7 @@ def test_it_is_flowers_fedavgm(server):
     updates, w = random_rounds(20, 3), np.array([1.0, -2.0, 0.5], np.float32)
     strategy = strategies.FedAvgM(server_learning_rate=0.5, server_momentum=0.9,
                                   initial_parameters=flwr_common.ndarrays_to_parameters([w]))
-    got = rounds(chain(mean(), momentum(0.9), scale(0.5)), server, updates, w.tolist())
+    got = rounds(ServerChain([mean(), momentum(0.9), scale(0.5)]), server, updates, w.tolist())
     for number, pair in enumerate(updates, start=1):
         replies = [(None, flwr_common.FitRes(
             status=flwr_common.Status(flwr_common.Code.OK, ""), num_examples=examples, metrics={},

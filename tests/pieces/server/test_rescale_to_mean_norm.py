@@ -2,13 +2,14 @@
 
 import pytest
 import torch
-from askew.core.transform import Context
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import askew
 from askew.core import rng
 from askew.core.cohort import Cohort
+from askew.core.server_piece import ServerContext
+from askew.core.statistic import Senders
 from askew.pieces.server import rescale_to_mean_norm
 
 
@@ -17,8 +18,9 @@ def two_tensors(rows, weights=(1.0, 1.0)):
     stacked = torch.tensor(rows, dtype=torch.float32)
     like = {"a": torch.zeros(2), "b": torch.zeros(1)}
     cohort = Cohort(like)
-    cohort.add({"a": stacked[:, :2], "b": stacked[:, 2:]}, torch.tensor(weights), list(range(len(rows))))
-    return Context(params=like, start=like, round=0, key=rng.key(0, "server"), cohort=cohort)
+    ones = torch.ones(len(rows))
+    cohort.add({"update": {"a": stacked[:, :2], "b": stacked[:, 2:]}}, Senders(range(len(rows)), *[ones] * 4), torch.tensor(weights))
+    return ServerContext(like, 0, rng.key(0, "server"), cohort, lambda params, epochs: params)
 
 
 def rescaled(ctx, beta=1.0, per="model"):

@@ -3,10 +3,11 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from askew.core.transform import Plan, chain
 
 import askew
 from askew.core import rng
+from askew.core.client_piece import Plan
+from askew.core.server_piece import ServerChain
 from askew.engine.local import batches
 from askew.engine.task import build_task
 from askew.pieces.server import evaluate_average, mean, train_on_server
@@ -21,7 +22,7 @@ def test_the_update_ends_where_the_training_ended(server):
         return {"w": params["w"] + 10.0 * epochs}
 
     ctx = server([(1,), (3,)], w=(1.0,), train=train)
-    u, _ = chain(mean(), train_on_server(epochs=2)).update({}, ((), ()), ctx)
+    u, _ = ServerChain([mean(), train_on_server(epochs=2)]).update({}, ((), ()), ctx)
     assert seen == [([3.0], 2)]
     assert u["w"].tolist() == [22.0]
 
@@ -51,7 +52,7 @@ def test_a_round_is_the_average_fine_tuned_with_plain_torch_sgd():
 
 def test_without_examples_at_the_server_it_is_refused():
     with pytest.raises(askew.AskewError, match=r"train_on_server needs examples at the server; write population = .* hold_out"):
-        chain(mean(), train_on_server()).check(Plan(cohort_size=2, server_examples=0))
+        ServerChain([mean(), train_on_server()]).check(Plan(cohort_size=2, server_examples=0))
     with pytest.raises(askew.AskewError, match="epochs must be at least 1, got 0"):
         train_on_server(0)
 
@@ -60,5 +61,5 @@ def test_without_examples_at_the_server_it_is_refused():
                                     [mean(), evaluate_average(), train_on_server()]])
 def test_it_does_not_go_with_evaluating_the_plain_average(pieces):
     """In either order the evaluated model would lack the server's training."""
-    with pytest.raises(askew.AskewError, match="use one of evaluate_average and train_on_server"):
-        chain(*pieces).check(Plan(cohort_size=2, server_examples=10))
+    with pytest.raises(askew.AskewError, match="would judge the average without the server's training; use one of the two"):
+        ServerChain(pieces).check(Plan(cohort_size=2, server_examples=10))

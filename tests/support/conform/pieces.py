@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from askew.core.transform import Context, Params, State, Transform
 from torch import Tensor, nn
 
 import askew
 from askew.core import registry
+from askew.core.client_piece import OnGradient, Optimiser
 from askew.core.recipe import Recipe
-from askew.core.registry import piece
+from askew.core.server_piece import Aggregator
 from askew.pieces.methods import fedcd, fednnnn, ozdayi_combination, projected
+from conform import strangers  # noqa: F401, files its pieces
 
 # kind -> name -> calls to try. A new piece joins by one line here; `{files}` is a folder of small files (see `loaders`).
 PIECES: dict[str, dict[str, list[str]]] = {
@@ -69,7 +70,9 @@ PIECES: dict[str, dict[str, list[str]]] = {
         "project_to_ball": ["project_to_ball(radius=1.0)", "project_to_ball(radius=1.0, centre='start')",
                             "project_to_ball(radius=inf)"],
         "sgd": ["sgd(lr=0.1)", "sgd(lr=drops(decay(0.1, 0.9), at=[1, 2]), momentum=0.9, weight_decay=0.01)",
-                "sgd(lr=0.1, momentum=0.9, nesterov=True)"],
+                "sgd(lr=0.1, momentum=0.9, nesterov=True)", "sgd(lr=0.1, momentum=0.9, keep_momentum=True)"],
+        "quantize": ["quantize(bits=4)", "quantize(bits=4, what='update')", "quantize(bits=32)"],
+        "quantize_at_random": ["quantize_at_random(bits=4)", "quantize_at_random(bits=32)"],
     },
     "schedule": {
         "cosine": ["cosine(0.1, rounds=2)", "cosine(0.2, rounds=4, end=0.05)"],
@@ -77,15 +80,13 @@ PIECES: dict[str, dict[str, list[str]]] = {
         "drops": ["drops(0.1, at=[1])", "drops(decay(0.1, 0.5), at=[1, 2], factor=0.3)"],
         "linear_warm_up": ["linear_warm_up(0.1, rounds=2)", "linear_warm_up(decay(0.1, 0.5), rounds=2)"],
     },
-    "upload": {"quantize": ["quantize(bits=4)", "quantize(bits=4, what='update')", "quantize(bits=32)"],
-               "quantize_at_random": ["quantize_at_random(bits=4)", "quantize_at_random(bits=32)"]},
     "server": {
         "evaluate_average": ["evaluate_average()"],
         "mask_by_sign_agreement": ["mask_by_sign_agreement(theta=2.0)",
                                    "mask_by_sign_agreement(theta=2.0, literal=True)"],
         "mean": ["mean()", "mean(weights='uniform')", "mean(weights='score')"],
         "momentum": ["momentum(beta=0.9)", "momentum(beta=0.9, nesterov=True)"],
-        "quantize": ["quantize(bits=4)"],
+        "quantize": ["quantize(bits=4)", "quantize(bits=4, what='update')", "quantize(bits=32)"],
         "rescale_to_mean_norm": ["rescale_to_mean_norm(beta=0.7)", "rescale_to_mean_norm(per='layer')"],
         "scale": ["scale(lr=0.5)"],
         "train_on_server": ["train_on_server(epochs=2)"],
@@ -127,49 +128,6 @@ PIECES: dict[str, dict[str, list[str]]] = {
 }
 
 
-@piece("client")
-def adam_from_one(lr: float = 0.01, beta1: float = 0.9, beta2: float = 0.99) -> Transform:
-    """Adam that carries beta^t along in its state: 1 before the first step, as bias correction wants it."""
-
-    def init(params: Params) -> State:
-        first, second = ({name: torch.zeros_like(v) for name, v in params.items()} for _ in range(2))
-        one = next(iter(params.values())).new_ones(())
-        return {"m": first, "v": second, "powers": (one, one.clone())}
-
-    def update(u: Params, state: State, ctx: Context) -> tuple[Params, State]:
-        m = {name: beta1 * state["m"][name] + (1 - beta1) * g for name, g in u.items()}
-        v = {name: beta2 * state["v"][name] + (1 - beta2) * g * g for name, g in u.items()}
-        p1, p2 = state["powers"][0] * beta1, state["powers"][1] * beta2
-        # A large eps, so that gradients of mere rounding (of a bias before BatchNorm) stay small.
-        step = {name: -lr * (m[name] / (1 - p1)) / ((v[name] / (1 - p2)).sqrt() + 1e-2) for name in u}
-        return step, {"m": m, "v": v, "powers": (p1, p2)}
-
-    return Transform(update, init, acts_on="source")
-
-
-@piece("client")
-def pull_to_first(lr: float = 0.1, strength: float = 0.2) -> Transform:
-    """SGD with a pull to the weights that its state was given at the start, coordinate by coordinate."""
-
-    def update(u: Params, state: State, ctx: Context) -> tuple[Params, State]:
-        return {name: -lr * (g + strength * (ctx.params[name] - state[name] + 0.01)) for name, g in u.items()}, state
-
-    return Transform(update, lambda params: {name: v.clone() for name, v in params.items()}, acts_on="source", elementwise=True)
-
-
-@piece("client")
-def step_by_count(lr: float = 0.1) -> Transform:
-    """SGD with a rate of lr / t, where t is counted in the state from 1 on, as whole numbers."""
-
-    def init(params: Params) -> State:
-        return {"t": torch.ones((), dtype=torch.int64, device=next(iter(params.values())).device)}
-
-    def update(u: Params, state: State, ctx: Context) -> tuple[Params, State]:
-        return {name: -lr / state["t"] * g for name, g in u.items()}, {"t": state["t"] + 1}
-
-    return Transform(update, init, acts_on="source")
-
-
 class Normed(nn.Module):
     """Convolution, BatchNorm, dropout: what is hard to batch."""
 
@@ -190,8 +148,35 @@ def normed() -> nn.Module:
 
 UNEQUAL = askew.Recipe(population="power_law(clients=6, exponent=1.0, min_examples=20)", rounds=3, batch_size=32,
                        fraction=0.7, model="mlp(hidden=[16])")
-# name -> (recipe, network in place of the recipe's)
+KEPT = "sgd(lr=0.05, momentum=0.9, keep_momentum=True)"
+# name -> (recipe, network in place of the recipe's); of clients that remember something, four of six in each round.
+REMEMBERING = {
+    "kept momentum": (UNEQUAL.replace(step=[KEPT], epochs=2), None),
+    "kept momentum behind a clip, Nesterov": (
+        UNEQUAL.replace(step=["clip_gradient(0.5)", "sgd(lr=0.05, momentum=0.9, nesterov=True, keep_momentum=True)"]), None),
+    "kept momentum, one client": (UNEQUAL.replace(step=[KEPT], population="pooled()", batch_size=100), None),
+    "kept momentum, one client a round": (UNEQUAL.replace(step=[KEPT], fraction=0.1, rounds=8), None),
+    "kept momentum, batchnorm and dropout": (UNEQUAL.replace(step=["sgd(lr=0.01, momentum=0.9, keep_momentum=True)"]), normed),
+    "kept momentum and random rounding": (UNEQUAL.replace(step=[KEPT, "quantize_at_random(bits=16)"]), None),
+    "kept momentum of several models": (fedcd(UNEQUAL.replace(step=[KEPT], rounds=5), milestones=[1, 2], bits=16), None),
+    "a counter": (UNEQUAL.replace(step=["step_by_rounds()"], rounds=5), None),
+    "a counter and momentum": (UNEQUAL.replace(step=["pull_by_count()", KEPT], rounds=5), None),
+    "memory that stays as it is": (UNEQUAL.replace(step=["with_a_rate_that_is_kept()", "sgd(lr=0.1)"]), None),
+    "control variates": (UNEQUAL.replace(step=["subtract_control()", "sgd(lr=0.1)"], server=["mean('uniform')", "add_up_control()"],
+                                         rounds=5), None),
+    "control variates, equal clients": (
+        askew.Recipe(step=["subtract_control()", "sgd(lr=0.1)"], server=["mean()", "add_up_control()"], rounds=4, fraction=0.5), None),
+    "a layer that stays at home": (UNEQUAL.replace(step=["sgd(lr=0.1)", "stay_at_home(part='fc2.')"], rounds=5), None),
+    "a layer that stays at home, batchnorm": (UNEQUAL.replace(step=["sgd(lr=0.01)", "stay_at_home(part='norm.')"], rounds=4), normed),
+}
 RECIPES = {
+    **REMEMBERING,
+    "what is known of a client": (UNEQUAL.replace(step=["sgd(lr=0.1)", "by_facts()"], epochs=2), None),
+    "what is known of a client, from the first step on": (UNEQUAL.replace(step=["begin_by_facts()", "sgd(lr=0.1)"], epochs=2), None),
+    "more in the message": (UNEQUAL.replace(step=["sgd(lr=0.1)", "tell()"], server=["mean()", "scale_by_what_is_told()"]), None),
+    "what the server sends besides": (UNEQUAL.replace(step=["pull_to_shared()", "sgd(lr=0.1)"], server=["mean()", "send_average()"]), None),
+    "median": (UNEQUAL.replace(server=["coordinate_median()"]), None),
+    "mean of all updates that are kept": (UNEQUAL.replace(server=["mean_of_everything()", "momentum(0.5)"]), None),
     "fedavg, equal clients": (askew.Recipe(rounds=3), None),
     "unequal clients, several epochs": (UNEQUAL.replace(epochs=2), None),
     "one batch a client": (UNEQUAL.replace(batch_size=0), None),
@@ -225,17 +210,14 @@ def recipe_with(kind: str, call: str) -> Recipe:
     if kind == "preprocess":
         return base.replace(preprocess=[call], model="small_cnn()")
     if kind == "client":
-        place = registry.build(kind, call).acts_on
-        sgd = "sgd(lr=0.1)"
-        return base.replace(step={"raw": [call, sgd], "source": [call], "update": [sgd, call]}[place])
+        built, sgd = registry.build(kind, call), "sgd(lr=0.1)"
+        return base.replace(step=[call] if isinstance(built, Optimiser) else [call, sgd] if isinstance(built, OnGradient) else [sgd, call])
     if kind == "schedule":
         return base.replace(step=[f"sgd(lr={call})"])
-    if kind == "server" and call.startswith("mean("):
+    if kind == "server" and isinstance(registry.build(kind, call), Aggregator):
         return fedcd(base, milestones=[1], bits=16).replace(server=[call]) if "score" in call else base.replace(server=[call])
     if kind == "server":
         return base.replace(server=["mean()", call])
-    if kind == "upload":
-        return base.replace(upload=[call])
     if kind == "pool":
         return base.replace(pool=call, population=base.population + "validation(0.2)")
     if kind == "start":

@@ -44,13 +44,13 @@ def sgd(lr: Rate = 0.1, momentum: Decay = 0.0, weight_decay: NonNegative = 0.0, 
         raise AskewError("sgd: keep_momentum=True needs a momentum above 0, got 0.0")
 
     def keep(model: ModelState) -> Tree:
-        return zeros_like(model.params) if keep_momentum else ()
+        return zeros_like(model.params)
 
     def begin(kept: Tree, ctx: ClientContext) -> Tree:
         return kept if keep_momentum else zeros_like(ctx.params) if with_momentum else ()
 
     def end(message: Message, state: Tree, kept: Tree, ctx: ClientContext) -> tuple[Message, Tree]:
-        return message, state if keep_momentum else kept
+        return message, state
 
     def update(u: Params, state: Tree, ctx: ClientContext) -> tuple[Params, Tree]:
         rate = value_at(lr, ctx.round)
@@ -61,4 +61,5 @@ def sgd(lr: Rate = 0.1, momentum: Decay = 0.0, weight_decay: NonNegative = 0.0, 
             u = add(u, times(state, momentum)) if nesterov else state
         return times(u, -rate), state
 
+    # A chain in which nothing happens at the end is spared the work of it.
     return Optimiser(update, keep, begin=begin, end=end) if keep_momentum else Optimiser(update, begin=begin)

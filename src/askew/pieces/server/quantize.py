@@ -31,6 +31,8 @@ def quantize(bits: Annotated[int, Bounds(2, 32)] = 8, what: Literal["model", "up
         >>> server_update(quantize(3), [(-0.9, 0.2, 0.3)])
         tensor([-0.9000,  0.3000,  0.3000])
     """
+    if bits == 32:
+        return ServerPiece(lambda u, state, ctx: (u, state), watches=True)
 
     def update(u: Params, state: Tree, ctx: ServerContext) -> tuple[Params, Tree]:
         if what == "update":
@@ -41,4 +43,4 @@ def quantize(bits: Annotated[int, Bounds(2, 32)] = 8, what: Literal["model", "up
         if changing := [p.name for p in plan.after if isinstance(p, ServerPiece) and not p.watches and p.payload is None]:
             raise AskewError(f"quantize must come last: what {changing[0]} adds behind it would not be on its grid")
 
-    return ServerPiece(update, payload=None if bits == 32 else lambda model: bytes_of(model, bits), check=check)
+    return ServerPiece(update, payload=lambda model: bytes_of(model, bits), check=check)
