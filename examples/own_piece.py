@@ -15,10 +15,10 @@ Update = dict[str, Tensor]
 
 
 @askew.piece("server")
-def keep_largest(share: float = 0.1) -> askew.Transform:
+def keep_largest(share: float = 0.1) -> askew.ServerPiece:
     """Of each tensor of the mean update keep the largest entries, `share` of them; the rest becomes 0."""
 
-    def update(u: Update, state: Any, ctx: askew.Context) -> tuple[Update, Any]:
+    def update(u: Update, state: Any, ctx: askew.ServerContext) -> tuple[Update, Any]:
         kept = {}
         for name, change in u.items():
             size = change.abs().flatten()
@@ -26,7 +26,7 @@ def keep_largest(share: float = 0.1) -> askew.Transform:
             kept[name] = change * (change.abs() >= smallest)
         return kept, state
 
-    return askew.Transform(update=update)
+    return askew.ServerPiece(update)
 
 
 def main() -> None:

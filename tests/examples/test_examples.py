@@ -52,6 +52,11 @@ def test_own_piece(run: Run) -> None:
     assert few < everything
 
 
+def test_own_objective(run: Run) -> None:
+    [line] = run("own_objective")
+    assert 5 <= int(line.partition("%")[0]) <= 15  # asked for: 10%
+
+
 def test_sweep(run: Run) -> None:
     head, *ranked = run("sweep")
     assert head == "40 runs; the best of 20 settings, mean and deviation over 2 seeds:"
