@@ -19,6 +19,7 @@ MATHS = BASIC | {"pieces", "data", "partition", "models", "catalogue"}
 # here.
 MAY_IMPORT = {
     "core": set(),
+    "privacy": BASIC,
     "pieces": BASIC,
     "data": BASIC,
     "partition": BASIC,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from askew.core.registry import piece
     from askew.core.server_piece import Aggregator, ServerContext, ServerPiece
     from askew.core.statistic import Senders, Statistic
+    from askew import privacy, testing
     from askew.pieces import methods
     from askew.runs.result import Result
     from askew.runs.run import resume, run
@@ -39,15 +40,16 @@ _HOMES = {name: home for home, names in {
     "runs.result": ("Result",),
     "runs.run": ("resume", "run",),
 }.items() for name in names}
+_MODULES = {"methods": "pieces.methods", "privacy": "privacy", "testing": "testing"}
 
 __all__ = ["Aggregator", "AskewError", "ClientContext", "ClientPiece", "Dataset", "DivergedError", "Examples",
            "Objective", "OnGradient", "OnUpdate", "Optimiser", "Ownership", "Population", "Recipe", "Result", "Senders",
-           "ServerContext", "ServerPiece", "Statistic", "methods", "piece", "resume", "run"]
+           "ServerContext", "ServerPiece", "Statistic", "methods", "piece", "privacy", "resume", "run", "testing"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "methods":
-        return importlib.import_module("askew.pieces.methods")
+    if name in _MODULES:
+        return importlib.import_module(f"askew.{_MODULES[name]}")
     if name not in _HOMES:
         raise AttributeError(f"module 'askew' has no attribute {name!r}")
     return getattr(importlib.import_module(f"askew.{_HOMES[name]}"), name)
