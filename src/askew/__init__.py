@@ -13,6 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from askew import privacy, testing
     from askew.core.client_piece import ClientContext, ClientPiece, OnGradient, OnUpdate, Optimiser
     from askew.core.dataset import Dataset, Examples
     from askew.core.errors import AskewError, DivergedError
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from askew.core.registry import piece
     from askew.core.server_piece import Aggregator, ServerContext, ServerPiece
     from askew.core.statistic import Senders, Statistic
-    from askew import privacy, testing
     from askew.pieces import methods
     from askew.runs.result import Result
     from askew.runs.run import resume, run
