@@ -1,7 +1,7 @@
 """What the noise of `dp_fedavg` promises each client: (epsilon, delta), by the accountant of Google's `dp-accounting`.
 
-The promise is to clients, not to single examples: whoever sees all models of a run can hardly tell whether one client's data
-have been replaced by another's.
+The promise is to clients, not to single examples: whoever sees all models of a run can hardly tell whether one client's
+data have been replaced by another's.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ _CLIENTS = 10**9  # the accountant takes the fraction as so many of so many clie
 def epsilon(noise: float, fraction: float, rounds: int, delta: float) -> float:
     """The epsilon for which `rounds` rounds of `dp_fedavg(noise=noise)` are (epsilon, delta)-differentially private.
 
-    Assumed is what askew does: each round draws a set of fixed size without replacement, whoever took part before, and all
-    count the same. Neighbours are two federations of the same size in which one client has other data (replace-one; with
-    sets of fixed size one cannot add or remove a client). Replacing a client moves the mean by up to two lengths of
-    `clip_update`, so that the accountant is given half of `noise`.
+    Assumed is what askew does: each round draws a set of fixed size without replacement, whoever took part before, and
+    all count the same. Neighbours are two federations of the same size in which one client has other data (replace-one;
+    with sets of fixed size one cannot add or remove a client). Replacing a client moves the mean by up to two lengths
+    of `clip_update`, so that the accountant is given half of `noise`.
 
-    McMahan et al. 2018 draw each client by itself (Poisson sampling), with adding or removing a client as neighbours: at the
-    same noise their epsilon is smaller, and does not hold for sets of fixed size.
+    McMahan et al. 2018 draw each client by itself (Poisson sampling), with adding or removing a client as neighbours:
+    at the same noise their epsilon is smaller, and does not hold for sets of fixed size.
 
-    The bound is Theorem 27 of Wang, Balle and Kasiviswanathan 2019, "Subsampled Renyi Differential Privacy and Analytical
-    Moments Accountant"; the true loss may be smaller. It says nothing of BatchNorm statistics, which are sent as they are, nor
-    of what other runs on the same data have shown.
+    The bound is Theorem 27 of Wang, Balle and Kasiviswanathan 2019, "Subsampled Renyi Differential Privacy and
+    Analytical Moments Accountant"; the true loss may be smaller. It says nothing of BatchNorm statistics, which are
+    sent as they are, nor of what other runs on the same data have shown.
 
     Args:
         noise: z: the noise in units of `length`, as `dp_fedavg` and `add_noise` take it.
