@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import torch
@@ -196,6 +197,14 @@ def remembers_outside() -> askew.ServerPiece:
 
 def test_state_that_no_checkpoint_holds():
     wrong("a run that goes on from a checkpoint gives another result; keep all that lasts in state or memory", remembers_outside())
+
+
+def test_the_example_of_the_page():
+    page = (Path(__file__).parents[1] / "docs" / "testing.md").read_text(encoding="utf-8")
+    names = {"__name__": "docs.testing"}
+    exec(page.split("```python\n")[1].split("```")[0], names)
+    assert callable(names["test_shrink_gradient"])
+    check_piece(names["shrink_gradient"](0.25), compiled=False)
 
 
 def test_a_piece_that_does_not_know_how_it_was_made_is_refused(refused):

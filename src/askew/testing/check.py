@@ -43,8 +43,9 @@ def check_piece(piece: ClientPiece | ServerPiece | str, beside: Sequence[ClientP
 
     Args:
         piece: made by a function with the decorator `@askew.piece`, or such a call, "momentum(beta=0.9)".
-        beside: pieces that it needs besides, clients' or server's; the others are `sgd(0.1)` and `mean()`.
-        recipe: what else is as it should be in the trial; default: `SMALL`.
+        beside: pieces that it needs besides, clients' or server's.
+        recipe: all else of the trial, optimiser and aggregator too unless they are given; default: `SMALL`, with
+            `sgd(lr=0.1)` and `mean()`.
         data, model: objects of your own in place of what the recipe names.
         device: "cpu" or "cuda".
         tolerance: how far apart two forms may be, as a share of a tensor's length; 1e-3 leaves room for sums in another
@@ -88,12 +89,14 @@ def _made(piece: ClientPiece | ServerPiece | str) -> ClientPiece | ServerPiece:
 
 def _with_piece(recipe: Recipe, piece: ClientPiece | ServerPiece,
                 beside: Sequence[ClientPiece | ServerPiece]) -> Recipe:
-    """The recipe with these pieces in their places."""
+    """The recipe with these pieces in their places; of its own it keeps optimiser and aggregator, where none is given."""
     pieces = [*beside, piece]
     clients = [p for p in pieces if isinstance(p, ClientPiece)]
     servers = [p for p in pieces if isinstance(p, ServerPiece)]
-    optimiser: list[Any] = [p for p in clients if isinstance(p, Optimiser)] or ["sgd(lr=0.1)"]
-    aggregator: list[Any] = [p for p in servers if isinstance(p, Aggregator)] or ["mean()"]
+    optimiser: list[Any] = [p for p in clients if isinstance(p, Optimiser)] or [
+        spec for spec in recipe.step if isinstance(registry.build("client", spec), Optimiser)]
+    aggregator: list[Any] = [p for p in servers if isinstance(p, Aggregator)] or [
+        spec for spec in recipe.server if isinstance(registry.build("server", spec), Aggregator)]
     before = [p for p in clients if isinstance(p, OnGradient)]
     behind = [p for p in clients if not isinstance(p, OnGradient | Optimiser)]
     return recipe.replace(step=[*before, *optimiser, *behind], upload=(),

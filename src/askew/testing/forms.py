@@ -61,7 +61,8 @@ class Recorded:
     """An engine of which each client's message and memory are taken down."""
 
     def __init__(self, engine: Engine) -> None:
-        self.name, self.one_at_a_time, self._engine = engine.name, engine.one_at_a_time, engine
+        self.name, self.one_at_a_time, self.batches_lanes = engine.name, engine.one_at_a_time, engine.batches_lanes
+        self._engine = engine
         self.clients: dict[int, tuple[Tree, Tree]] = {}
 
     def train(self, lanes: Sequence[Lane]) -> Iterator[tuple[int, Chunk]]:
