@@ -89,7 +89,7 @@ def _made(piece: ClientPiece | ServerPiece | str) -> ClientPiece | ServerPiece:
 
 def _with_piece(recipe: Recipe, piece: ClientPiece | ServerPiece,
                 beside: Sequence[ClientPiece | ServerPiece]) -> Recipe:
-    """The recipe with these pieces in their places; of its own it keeps optimiser and aggregator, where none is given."""
+    """The recipe with these pieces in their places; it keeps its optimiser and its aggregator where none is given."""
     pieces = [*beside, piece]
     clients = [p for p in pieces if isinstance(p, ClientPiece)]
     servers = [p for p in pieces if isinstance(p, ServerPiece)]
