@@ -18,6 +18,8 @@ from askew.core.errors import AskewError
 from askew.core.registry import piece
 from askew.core.tensors import ModelState, Tree
 
+_FIRST = "at first: "  # in memory, before the names of buffers as the run began with them
+
 
 @piece("client")
 def stay_local(names: Sequence[str]) -> ClientPiece:
@@ -45,18 +47,18 @@ def stay_local(names: Sequence[str]) -> ClientPiece:
         chosen = ours(whole)
         if not chosen:
             raise AskewError(f"stay_local: no tensor of the network matches {', '.join(names)}; it has {', '.join(whole)}")
-        first = {name: model.buffers[name].clone() for name in chosen if name in model.buffers}
-        return {"own": {name: whole[name].clone() for name in chosen}, "first": first}
+        first = {_FIRST + name: whole[name].clone() for name in chosen if name in model.buffers}
+        return {**{name: whole[name].clone() for name in chosen}, **first}
 
     def enter(model: ModelState, kept: Tree) -> ModelState:
-        return ModelState({name: kept["own"].get(name, v) for name, v in model.params.items()},
-                          {name: kept["own"].get(name, v) for name, v in model.buffers.items()})
+        return ModelState({name: kept.get(name, v) for name, v in model.params.items()},
+                          {name: kept.get(name, v) for name, v in model.buffers.items()})
 
     def end(message: Message, state: Tree, kept: Tree, ctx: ClientContext) -> tuple[Message, Tree]:
         trained = {**ctx.params, **message["buffers"]}
-        update = {name: torch.zeros_like(u) if name in kept["own"] else u for name, u in message["update"].items()}
+        update = {name: torch.zeros_like(u) if name in kept else u for name, u in message["update"].items()}
         # Buffers are sent as they are, not as changes: those of the start take the place of this client's.
-        return ({**message, "update": update, "buffers": {**message["buffers"], **kept["first"]}},
-                {"own": {name: trained[name] for name in kept["own"]}, "first": kept["first"]})
+        buffers = {name: kept.get(_FIRST + name, v) for name, v in message["buffers"].items()}
+        return {**message, "update": update, "buffers": buffers}, {name: trained.get(name, v) for name, v in kept.items()}
 
     return ClientPiece(keep=keep, enter=enter, end=end)
