@@ -19,6 +19,7 @@ MATHS = BASIC | {"pieces", "data", "partition", "models", "catalogue"}
 # here.
 MAY_IMPORT = {
     "core": set(),
+    "privacy": BASIC,
     "pieces": BASIC,
     "data": BASIC,
     "partition": BASIC,
@@ -119,8 +120,9 @@ def test_a_wrong_import_is_named_with_file_line_and_room(path: str, line: str, r
 
 
 KINDS = ("client", "server", "pool", "start", "partition")
-# Where names of pieces belong: compositions, the papers' experiments, what `askew compare` runs by default, and old recipes.
-AT_HOME = ("pieces/methods.py", "papers/", "runs/default_job.py", "core/migrate.py")
+# Where names of pieces belong: compositions, the papers' experiments, what `askew compare` and `askew.testing` run by
+# default, and old recipes.
+AT_HOME = ("pieces/methods.py", "papers/", "runs/default_job.py", "testing/check.py", "core/migrate.py")
 # file -> words that are a piece's name, but mean something else there.
 OTHER_MEANINGS = {
     "cli/compare.py": {"emd"},  # the measure of skew

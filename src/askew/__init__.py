@@ -13,6 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from askew import privacy, testing
     from askew.core.client_piece import ClientContext, ClientPiece, OnGradient, OnUpdate, Optimiser
     from askew.core.dataset import Dataset, Examples
     from askew.core.errors import AskewError, DivergedError
@@ -39,15 +40,16 @@ _HOMES = {name: home for home, names in {
     "runs.result": ("Result",),
     "runs.run": ("resume", "run",),
 }.items() for name in names}
+_MODULES = {"methods": "pieces.methods", "privacy": "privacy", "testing": "testing"}
 
 __all__ = ["Aggregator", "AskewError", "ClientContext", "ClientPiece", "Dataset", "DivergedError", "Examples",
            "Objective", "OnGradient", "OnUpdate", "Optimiser", "Ownership", "Population", "Recipe", "Result", "Senders",
-           "ServerContext", "ServerPiece", "Statistic", "methods", "piece", "resume", "run"]
+           "ServerContext", "ServerPiece", "Statistic", "methods", "piece", "privacy", "resume", "run", "testing"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "methods":
-        return importlib.import_module("askew.pieces.methods")
+    if name in _MODULES:
+        return importlib.import_module(f"askew.{_MODULES[name]}")
     if name not in _HOMES:
         raise AttributeError(f"module 'askew' has no attribute {name!r}")
     return getattr(importlib.import_module(f"askew.{_HOMES[name]}"), name)

@@ -31,6 +31,19 @@ METHOD_SOURCES: dict[str, tuple[str, ...]] = {
     "data_sharing": ("zhao2018", "mcmahan2017"),
     "fedcd": ("fedcd2020", "mcmahan2017"),
     "centralised": (),
+    "scaffold": ("scaffold2020", "mcmahan2017"),
+    "fednova": ("fednova2020", "mcmahan2017"),
+    "feddyn": ("feddyn2021", "mcmahan2017"),
+    "fedadam": ("reddi2021", "kingma2015", "mcmahan2017"),
+    "fedyogi": ("reddi2021", "mcmahan2017"),
+    "fedadagrad": ("reddi2021", "mcmahan2017"),
+    "fedexp": ("fedexp2023", "mcmahan2017"),
+    "median": ("yin2018", "mcmahan2017"),
+    "trimmed_mean": ("yin2018", "mcmahan2017"),
+    "kept_momentum": ("zhao2018", "fedcd2020", "mcmahan2017"),
+    "dp_fedavg": ("mcmahan2018", "wang2019", "mcmahan2017"),  # wang2019: the bound behind askew.privacy
+    "fedper": ("fedper2019", "mcmahan2017"),
+    "fedbn": ("fedbn2021", "mcmahan2017"),
 }
 
 

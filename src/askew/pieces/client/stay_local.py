@@ -18,13 +18,16 @@ from askew.core.errors import AskewError
 from askew.core.registry import piece
 from askew.core.tensors import ModelState, Tree
 
+_FIRST = "at first: "  # in memory, before the names of buffers as the run began with them
+
 
 @piece("client")
 def stay_local(names: Sequence[str]) -> ClientPiece:
     """Weights and buffers whose names match one of some patterns are each client's own, and never leave it.
 
-    A client's round begins with its own; what it sends has 0 in their place, so that the server's stay as they are. A client
-    that has not taken part yet has those that the run began with. Devices are judged with their own.
+    A client's round begins with its own. In their place it sends an update of 0 and the buffers that the run began with, so
+    that the server's stay as they are. A client that has not taken part yet has those that the run began with. Devices are
+    judged with their own.
 
     Args:
         names: patterns such as `fc2.*` or `*bn*`, as in file names.
@@ -44,7 +47,8 @@ def stay_local(names: Sequence[str]) -> ClientPiece:
         chosen = ours(whole)
         if not chosen:
             raise AskewError(f"stay_local: no tensor of the network matches {', '.join(names)}; it has {', '.join(whole)}")
-        return {name: whole[name].clone() for name in chosen}
+        first = {_FIRST + name: whole[name].clone() for name in chosen if name in model.buffers}
+        return {**{name: whole[name].clone() for name in chosen}, **first}
 
     def enter(model: ModelState, kept: Tree) -> ModelState:
         return ModelState({name: kept.get(name, v) for name, v in model.params.items()},
@@ -53,6 +57,8 @@ def stay_local(names: Sequence[str]) -> ClientPiece:
     def end(message: Message, state: Tree, kept: Tree, ctx: ClientContext) -> tuple[Message, Tree]:
         trained = {**ctx.params, **message["buffers"]}
         update = {name: torch.zeros_like(u) if name in kept else u for name, u in message["update"].items()}
-        return {**message, "update": update}, {name: trained[name] for name in kept}
+        # Buffers are sent as they are, not as changes: those of the start take the place of this client's.
+        buffers = {name: kept.get(_FIRST + name, v) for name, v in message["buffers"].items()}
+        return {**message, "update": update, "buffers": buffers}, {name: trained.get(name, v) for name, v in kept.items()}
 
     return ClientPiece(keep=keep, enter=enter, end=end)

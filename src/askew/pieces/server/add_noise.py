@@ -6,10 +6,15 @@ References:
 
 from __future__ import annotations
 
+import torch
+
 from askew.core import rng
 from askew.core.bounds import NonNegative, Positive
+from askew.core.client_piece import Plan
+from askew.core.errors import AskewError
 from askew.core.registry import piece
-from askew.core.server_piece import ServerContext, ServerPiece
+from askew.core.server_piece import ServerChain, ServerContext, ServerPiece
+from askew.core.statistic import Senders
 from askew.core.tensors import Params, Tree
 
 
@@ -17,8 +22,10 @@ from askew.core.tensors import Params, Tree
 def add_noise(multiplier: NonNegative, length: Positive) -> ServerPiece:
     """u <- u + sigma z with z ~ N(0, I) and sigma = multiplier length / |S|, fresh in each round.
 
-    S are the clients of the round; `length` is that of their `clip_update`. The mean before it must be `mean("uniform")`: then one
-    client more or less moves it by at most length / |S|.
+    S are the clients of the round; `length` is that of their `clip_update`. The mean before it must be `mean("uniform")`: then no
+    client's part of it is longer than length / |S|. What this promises is in `askew.privacy`.
+
+    The paper draws each client by itself and divides by the number that is expected; here a round has a set of fixed size.
 
     Args:
         multiplier: z of the paper: noise in units of what one client can do; 0 adds none.
@@ -37,4 +44,10 @@ def add_noise(multiplier: NonNegative, length: Positive) -> ServerPiece:
         drawn = rng.normal(ctx.key, sum(v.numel() for v in u.values())).split([v.numel() for v in u.values()])
         return {name: v + sigma * z.view(v.shape).to(v.dtype) for (name, v), z in zip(u.items(), drawn, strict=True)}, state
 
-    return ServerPiece(update)
+    def check(plan: Plan) -> None:
+        one, two = torch.ones(2), torch.tensor([1.0, 2.0])
+        weights = ServerChain(plan.server).weigh(Senders([0, 1], two, two, two, one))
+        if multiplier > 0 and weights[0] != weights[1]:
+            raise AskewError("add_noise: clients must count the same before noise; use mean('uniform')")
+
+    return ServerPiece(update, check=check)

@@ -16,8 +16,9 @@ from askew.core.tensors import Params, Tree, norm
 def extrapolate(epsilon: NonNegative = 1e-3) -> ServerPiece:
     """u <- eta u with eta = max(1, sum_k a_k ||u_k||^2 / (2 (||u||^2 + epsilon))).
 
-    The weights a_k are those of the mean (the paper's are equal). The paper judges the average of the last two models; here
-    the model itself is judged.
+    The weights a_k are those of the mean (the paper's are equal; its authors' program weighs by examples). That program also
+    multiplies epsilon by the number of clients, and shrinks it with the clients' rate; here it is as printed. The paper judges
+    the average of the last two models; here the model itself is judged.
 
     Args:
         epsilon: keeps the rate small where the mean update vanishes.

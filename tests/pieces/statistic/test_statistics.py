@@ -1,0 +1,65 @@
+"""Statistics: by hand, and the same whatever order and chunks the clients come in."""
+
+import pytest
+import torch
+
+from askew.core.by_hand import server_context
+from askew.core.compat import tree_leaves
+from askew.core.statistic import Senders
+from askew.pieces.statistic import Everything, MeanOf, MeanPerStep, SignSum
+
+EVERY = [Everything(), MeanOf("update"), MeanOf("update", "examples"), MeanOf("update", "steps"), MeanPerStep(), MeanPerStep(0.5),
+         SignSum()]
+
+
+def gathered(statistic, order, splits, merged=False):
+    """Five clients with two tensors, in this order, in chunks of these sizes."""
+    generator = torch.Generator().manual_seed(0)
+    message = {"update": {"a": torch.randn(5, 2, 3, generator=generator), "b": torch.randn(5, generator=generator)}}
+    examples, steps = torch.tensor([10.0, 20, 5, 40, 30]), torch.tensor([1.0, 2, 1, 4, 3])
+    total, parts = None, []
+    for rows in torch.tensor(order).split(splits):
+        chunk = {"update": {name: v[rows].clone() for name, v in message["update"].items()}}
+        senders = Senders(rows.tolist(), examples[rows], steps[rows], torch.ones(len(rows)), torch.zeros(len(rows)))
+        if merged:
+            parts.append(statistic.add(None, chunk, senders))
+        else:
+            total = statistic.add(total, chunk, senders)
+        for v in chunk["update"].values():
+            v.zero_()  # engines use the memory of a chunk again
+    for part in parts:
+        total = part if total is None else statistic.merge(total, part)
+    return statistic.value(total)
+
+
+@pytest.mark.parametrize("statistic", EVERY, ids=str)
+def test_order_chunks_and_merging_do_not_show(statistic):
+    expected = tree_leaves(gathered(statistic, [0, 1, 2, 3, 4], [5]))
+    for order, splits, merged in (([4, 2, 0, 1, 3], [5], False), ([3, 1, 4, 0, 2], [2, 1, 2], False), ([3, 1, 4, 0, 2], [1, 3, 1], True)):
+        got = tree_leaves(gathered(statistic, order, splits, merged))
+        assert len(got) == len(expected)
+        for one, other in zip(got, expected, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-7)
+
+
+def test_equal_ones_are_one():
+    assert len({MeanOf("control"), MeanOf("control"), MeanOf("control", "steps"), Everything(), Everything("control")}) == 4
+
+
+@pytest.mark.parametrize(("weights", "expected"), [("uniform", 3.0), ("examples", 4.5), ("steps", 5.0)])
+def test_means_by_hand(weights, expected):
+    """Values 1 and 5 of clients with 1 and 7 examples (36 / 8), and 0 and 3 steps."""
+    statistic = MeanOf("mine", weights)
+    ctx = server_context([(0,), (0,)], examples=[1, 7], steps=[0, 3], needs=[statistic], sent={"mine": {"x": torch.tensor([1.0, 5.0])}})
+    assert float(ctx.cohort[statistic]["x"]) == pytest.approx(expected)
+
+
+def test_per_step_by_hand():
+    """Updates 2 and 9, examples 1 and 3, steps 2 and 3: (1 * 1 + 3 * 3) / 4 = 2.5 per step; walk (2 + 9) / 4 = 2.75."""
+    direction, walk = server_context([(2,), (9,)], examples=[1, 3], steps=[2, 3], needs=[MeanPerStep()]).cohort[MeanPerStep()]
+    assert (float(direction["w"]), walk) == pytest.approx((2.5, 2.75))
+
+
+def test_what_nobody_asked_for_is_refused(refused):
+    with refused(r"SignSum\(\) is not gathered"):
+        server_context([(1,)]).cohort[SignSum()]
