@@ -13,7 +13,7 @@ import askew
 
 @askew.piece("objective")
 def quantile(q: float = 0.9) -> askew.Objective:
-    """The pinball loss, least where a share q of the targets lies below the output; `too_late` is the share above it."""
+    """The pinball loss, least where a share q of the targets lies below the output; `too_late`: those above."""
 
     def losses(output: Tensor, target: Tensor) -> Tensor:
         late = (target - output)[:, 0]

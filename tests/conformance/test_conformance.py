@@ -16,12 +16,12 @@ from askew.core.cohort import Cohort
 from askew.core.compat import tree_leaves, tree_map
 from askew.core.server_piece import ServerContext
 from askew.core.statistic import Senders
-from askew.core.tensors import add, subtract
+from askew.core.tensors import ModelState, add, subtract
 from askew.engine.batched_chain import BatchedChain, Facts
 from askew.engine.choice import ENGINES
 from askew.engine.traits import traits_of
 from askew.pieces.methods import projected
-from askew.pieces.statistic import Everything, MeanOf, SignSum
+from askew.pieces.statistic import Everything, MeanOf, MeanPerStep, SignSum
 
 CLIENT, SERVER = ([call for calls in PIECES[kind].values() for call in calls] for kind in ("client", "server"))
 OWN = ["adam_from_one()", "pull_to_first()", "step_by_count()", "step_by_rounds()", "pull_by_count()", "with_a_rate_that_is_kept()",
@@ -64,9 +64,9 @@ def client_context(round=0, step=0, params=None, **rest):
 def server_context(round=0, params=None, **rest):
     """A cohort of three, training of the server's own."""
     sent = {"update": tensors(10 + round, clients=3), "buffers": {}, "control": tensors(12 + round, clients=3)}
-    cohort, ones = Cohort(tensors(0), needs=[SignSum(), Everything(), MeanOf("control")]), torch.ones(3)
+    cohort, ones = Cohort(tensors(0), needs=[SignSum(), Everything(), MeanOf("control"), MeanPerStep(), MeanPerStep(0.5)]), torch.ones(3)
     cohort.add(sent, Senders([4, 7, 9], ones, ones, ones, ones), torch.tensor([1.0, 2.0, 3.0]))
-    return ServerContext(**{"params": tensors(1) if params is None else params, "round": round, "cohort": cohort,
+    return ServerContext(**{"params": tensors(1) if params is None else params, "round": round, "clients": 9, "cohort": cohort,
                             "key": rng.key(0, "conformance", round),
                             "train": lambda model, epochs: {name: 0.9**epochs * v for name, v in model.items()}, **rest})
 
@@ -83,10 +83,10 @@ def shapes_of(model):
 
 def client_rounds(piece, rounds, kept=None, first=0, **rest):
     """(updates, message) of each of a client's rounds of two steps, and what it remembers after them."""
-    kept, seen = piece.keep(tensors(2)) if kept is None else kept, []
+    kept, seen = piece.keep(ModelState(tensors(2))) if kept is None else kept, []
     for round in range(first, first + rounds):
-        entered = piece.enter(tensors(2), kept)
-        assert shapes_of(entered) == SHAPES
+        entered = piece.enter(ModelState(tensors(2)), kept)
+        assert shapes_of(entered.params) == SHAPES
         state, updates = piece.begin(kept, client_context(round, **rest)), []
         for step in range(2):
             u, state = piece.update(tensors(20 + round + step), state, client_context(round, step, **rest))
@@ -120,7 +120,7 @@ def test_shapes_types_and_names_of_a_client_are_kept(call):
             assert_a_model(u)
         assert_a_model(message["update"])
         assert message["buffers"] == {}
-    first, last = tree_leaves(piece.keep(tensors(2))), tree_leaves(kept)
+    first, last = tree_leaves(piece.keep(ModelState(tensors(2)))), tree_leaves(kept)
     assert [(v.shape, v.dtype) for v in first] == [(v.shape, v.dtype) for v in last]
 
 
@@ -136,14 +136,14 @@ def test_shapes_types_and_names_at_the_server_are_kept(call):
 @pytest.mark.parametrize("call", LOCAL)
 def test_the_same_arguments_give_a_client_the_same_and_nothing_given_is_changed(call):
     piece = registry.build("client", call)
-    kept, first = piece.keep(tensors(2)), client_context()
+    kept, first = piece.keep(ModelState(tensors(2))), client_context()
     state, u, message = piece.begin(kept, first), tensors(20), {"update": tensors(30), "buffers": {}}
     given = (kept, state, u, message, first.params, first.start, dict(first.shared))
     copies = tree_map(torch.clone, given)
     results = []
     for seed in (1, 123):
         torch.manual_seed(seed)
-        results.append((piece.enter(first.params, kept), piece.begin(kept, first), piece.update(u, state, first),
+        results.append((piece.enter(ModelState(first.params), kept).params, piece.begin(kept, first), piece.update(u, state, first),
                         piece.end(message, state, kept, first)))
     assert same(*results)
     assert same(given, copies)
@@ -222,7 +222,7 @@ def three_clients(shapes):
 
 def remember(piece, start):
     """What three clients remember, each something else."""
-    firsts = [piece.keep({name: v[k] for name, v in start.items()}) for k in range(3)]
+    firsts = [piece.keep(ModelState({name: v[k] for name, v in start.items()})) for k in range(3)]
     return tree_map(lambda *rows: torch.stack([row + k for k, row in enumerate(rows)]), *firsts)
 
 

@@ -10,13 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from askew.core.client_memory import ClientMemory
+from askew.core.tensors import ModelState
 
 FIRST = 0.25  # what all begin with
 
 
 def memory():
     """A number per client, and a vector that follows from it: whatever happens, both belong together."""
-    return ClientMemory(lambda params: {"n": torch.full((), FIRST), "v": ({"twice": 2 * FIRST * torch.ones(2)},)}, {})
+    return ClientMemory(lambda model: {"n": torch.full((), FIRST), "v": ({"twice": 2 * FIRST * torch.ones(2)},)}, ModelState({}))
 
 
 def rows(*numbers):
@@ -75,21 +76,25 @@ def test_clones_go_on_by_themselves_and_what_is_forgotten_is_gone():
     assert (numbers(table.rows(4, [1, 2, 3])), numbers(table.rows(7, [1]))) == ([1.0, 20.0, 30.0], [70.0])
 
 
+def rows_in(table):
+    return sum(len(block["rows"][0]) for block in table.state["blocks"].values())
+
+
 def test_it_grows_with_those_who_take_part_only():
     table = memory()
     table.put(0, [10**9], rows(1.0))
-    assert len(table.state["table"][0]) == 2
+    assert rows_in(table) == 2
     table.put(0, list(range(300)), rows(*map(float, range(300))))
-    assert len(table.state["table"][0]) == 302
+    assert rows_in(table) == 302
     assert numbers(table.rows(0, [299, 0, 10**9])) == [299.0, 0.0, 1.0]
     for model in range(1, 50):  # models that come and go take the rows of those that went
         table.clone(0, model)
         table.forget(model)
-    assert len(table.state["table"][0]) == 302
+    assert rows_in(table) == 302
 
 
 def test_nothing_to_remember():
-    table = ClientMemory(lambda params: ((), ()), {"w": torch.zeros(3)})
+    table = ClientMemory(lambda model: ((), ()), ModelState({"w": torch.zeros(3)}))
     assert not table
     assert table.bytes_per_client == 0
     table.forget(0)
@@ -98,12 +103,12 @@ def test_nothing_to_remember():
 
 def test_bytes_by_hand():
     """A momentum of 10 weights of 4 bytes and a counter of 8."""
-    table = ClientMemory(lambda params: (params, torch.tensor(0)), {"w": torch.zeros(10)})
+    table = ClientMemory(lambda model: (model.params, torch.tensor(0)), ModelState({"w": torch.zeros(10)}))
     assert table.bytes_per_client == 48
 
 
 def test_types_are_kept():
-    table = ClientMemory(lambda params: torch.tensor(0), {})
+    table = ClientMemory(lambda model: torch.tensor(0), ModelState({}))
     table.put(0, [1], torch.tensor([3.0]))
     assert table.row(0, 1).dtype == torch.int64
     assert table.row(0, 1) == 3

@@ -12,7 +12,7 @@ from askew.core.client_piece import ClientChain, ClientContext, ClientPiece, OnG
 from askew.core.errors import AskewError
 from askew.core.server_piece import Aggregator, ServerChain, ServerPiece
 from askew.core.statistic import Senders
-from askew.core.tensors import norm
+from askew.core.tensors import ModelState, norm
 from askew.pieces.client import clip_gradient, project_to_ball, sgd
 from askew.pieces.client import quantize as quantize_upload
 from askew.pieces.server import evaluate_average, mean, momentum, quantize, scale
@@ -117,7 +117,7 @@ def test_a_clients_round_goes_through_all_pieces_with_memories_of_their_own():
     """begin adds 0.5 to the memory, each of two steps 1 (or 10); what the first piece hands on, the next is given."""
     chain, ctx = ClientChain([step_counter("ones"), sgd(1.0), step_counter("tens", 10.0)]), client_context([1.0])
     assert (chain.enters, chain.ends) == (True, True)
-    kept = chain.keep(ctx.start)
+    kept = chain.keep(ModelState(ctx.start))
     for before in (0.0, 2.5):  # and 2 * 10 + 0.5 for the other
         assert float(kept[0]) == before
         assert chain.enter({"w": torch.tensor(1.0)}, kept)["w"].item() == 12.0

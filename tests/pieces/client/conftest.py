@@ -9,7 +9,7 @@ import torch
 
 from askew.core.by_hand import client_context
 from askew.core.client_piece import ClientContext, ClientPiece
-from askew.core.tensors import Params
+from askew.core.tensors import ModelState, Params
 
 
 def _tensors(values: Sequence[float]) -> Params:
@@ -31,7 +31,7 @@ def act() -> Callable[..., list[float]]:
     """`act(piece, (1, 2), ctx)`: what a piece makes of this gradient or update, from a fresh state."""
 
     def apply(piece: ClientPiece, u: Sequence[float], ctx: ClientContext) -> list[float]:
-        return piece.update(_tensors(u), piece.begin(piece.keep(ctx.start), ctx), ctx)[0]["w"].tolist()
+        return piece.update(_tensors(u), piece.begin(piece.keep(ModelState(ctx.start)), ctx), ctx)[0]["w"].tolist()
 
     return apply
 
@@ -41,7 +41,7 @@ def send() -> Callable[..., list[float]]:
     """`send(piece, (1, 2), ctx)`: the update that a client sends whose training came to this one."""
 
     def apply(piece: ClientPiece, u: Sequence[float], ctx: ClientContext) -> list[float]:
-        kept = piece.keep(ctx.start)
+        kept = piece.keep(ModelState(ctx.start))
         return piece.end({"update": _tensors(u)}, piece.begin(kept, ctx), kept, ctx)[0]["update"]["w"].tolist()
 
     return apply

@@ -5,7 +5,7 @@ import torch
 
 import askew
 from askew.core.client_piece import ClientContext
-from askew.core.tensors import add
+from askew.core.tensors import ModelState, add
 from askew.pieces.client import sgd
 from askew.pieces.schedule import decay, drops
 
@@ -95,7 +95,7 @@ def test_momentum_that_is_kept_goes_on_in_the_clients_next_round(client):
     steps = {}
     for keeps in (True, False):
         piece, ctx = sgd(0.1, momentum=0.5, keep_momentum=keeps), client()
-        kept, steps[keeps] = piece.keep(ctx.start), []
+        kept, steps[keeps] = piece.keep(ModelState(ctx.start)), []
         for g in (1.0, 1.0, 0.0):
             u, state = piece.update({"w": torch.tensor([g])}, piece.begin(kept, ctx), ctx)
             message, kept = piece.end({"update": u}, state, kept, ctx)

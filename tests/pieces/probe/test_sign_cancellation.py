@@ -35,7 +35,7 @@ def test_three_clients_by_hand(pencil, theta, share):
 def test_it_counts_what_the_remedy_would_hold_still(pencil, theta):
     updates = [(1, 1, -1, 2), (2, -1, -3, -1), (1, 5, -1, -4)]
     round = pencil.round(updates)
-    ctx = ServerContext(round.before.params, 0, None, round.cohort, None)
+    ctx = ServerContext(round.before.params, 0, 2, None, round.cohort, None)
     u, _ = mean().update({}, (), ctx)
     masked, _ = mask_by_sign_agreement(theta).update(u, (), ctx)
     held = sum((v == 0).sum().item() for v in masked.values()) / 4

@@ -70,7 +70,7 @@ def test_layer_by_layer_only_the_layer_that_cancels_stays():
         cohort = Cohort(like)
         ones = torch.ones(2)
         cohort.add({"update": {"a": torch.tensor(a, dtype=torch.float32), "b": torch.ones(2, 1)}}, Senders([0, 1], *[ones] * 4), ones)
-        u, state = piece.update({}, state, ServerContext(like, 0, rng.key(0, "server"), cohort, lambda params, epochs: params))
+        u, state = piece.update({}, state, ServerContext(like, 0, 2, rng.key(0, "server"), cohort, lambda params, epochs: params))
         steps.append((u["a"].tolist(), u["b"].tolist()))
     assert steps == [([5.0, 0.0], [1.0]), ([0.0, 0.0], [1.5])]
     assert state[2]["a"].tolist() == [5.0, 0.0]

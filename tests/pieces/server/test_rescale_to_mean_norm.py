@@ -20,7 +20,7 @@ def two_tensors(rows, weights=(1.0, 1.0)):
     cohort = Cohort(like)
     ones = torch.ones(len(rows))
     cohort.add({"update": {"a": stacked[:, :2], "b": stacked[:, 2:]}}, Senders(range(len(rows)), *[ones] * 4), torch.tensor(weights))
-    return ServerContext(like, 0, rng.key(0, "server"), cohort, lambda params, epochs: params)
+    return ServerContext(like, 0, 2, rng.key(0, "server"), cohort, lambda params, epochs: params)
 
 
 def rescaled(ctx, beta=1.0, per="model"):

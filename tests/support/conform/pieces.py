@@ -64,6 +64,11 @@ PIECES: dict[str, dict[str, list[str]]] = {
         "small_cnn": ["small_cnn()"],
     },
     "client": {
+        "adam": ["adam(lr=0.01)", "adam(lr=0.01, keep_state=True)"],
+        "add_dynamic_regulariser": ["add_dynamic_regulariser(alpha=0.1)"],
+        "clip_update": ["clip_update(length=0.5)"],
+        "correct_drift": ["correct_drift()", "correct_drift(lr=0.1)"],
+        "stay_local": ["stay_local(names=['*'])"],
         "add_gradient_noise": ["add_gradient_noise(std=0.1)", "add_gradient_noise(std=0.0)"],
         "add_proximal": ["add_proximal(mu=0.5)"],
         "clip_gradient": ["clip_gradient(length=0.5)", "clip_gradient(length=inf)"],
@@ -81,6 +86,16 @@ PIECES: dict[str, dict[str, list[str]]] = {
         "linear_warm_up": ["linear_warm_up(0.1, rounds=2)", "linear_warm_up(decay(0.1, 0.5), rounds=2)"],
     },
     "server": {
+        "adagrad": ["adagrad(lr=0.1)"],
+        "adam": ["adam(lr=0.1)"],
+        "add_noise": ["add_noise(multiplier=0.1, length=1.0)"],
+        "correct_dynamically": ["correct_dynamically(alpha=0.1)"],
+        "extrapolate": ["extrapolate()"],
+        "mean_per_step": ["mean_per_step()", "mean_per_step(momentum=0.5)"],
+        "median": ["median()"],
+        "trimmed_mean": ["trimmed_mean(share=0.2)", "trimmed_mean(share=0.4)"],
+        "update_control": ["update_control()"],
+        "yogi": ["yogi(lr=0.1)"],
         "evaluate_average": ["evaluate_average()"],
         "mask_by_sign_agreement": ["mask_by_sign_agreement(theta=2.0)",
                                    "mask_by_sign_agreement(theta=2.0, literal=True)"],
@@ -124,6 +139,19 @@ PIECES: dict[str, dict[str, list[str]]] = {
         "server_momentum": ["server_momentum()"],
         "server_training": ["server_training()"],
         "sign_agreement": ["sign_agreement()"],
+        "dp_fedavg": ["dp_fedavg(noise=0.1)"],
+        "fedadagrad": ["fedadagrad()"],
+        "fedadam": ["fedadam()"],
+        "fedbn": ["fedbn(names=['fc1.*'])"],
+        "feddyn": ["feddyn()"],
+        "fedexp": ["fedexp()"],
+        "fednova": ["fednova()"],
+        "fedper": ["fedper()"],
+        "fedyogi": ["fedyogi()"],
+        "kept_momentum": ["kept_momentum()"],
+        "median": ["median()"],
+        "scaffold": ["scaffold()", "scaffold(lr=0.1)"],
+        "trimmed_mean": ["trimmed_mean()"],
     },
 }
 
@@ -211,13 +239,16 @@ def recipe_with(kind: str, call: str) -> Recipe:
         return base.replace(preprocess=[call], model="small_cnn()")
     if kind == "client":
         built, sgd = registry.build(kind, call), "sgd(lr=0.1)"
+        if built.wants:
+            base = base.replace(server=["mean()", "update_control()"])
         return base.replace(step=[call] if isinstance(built, Optimiser) else [call, sgd] if isinstance(built, OnGradient) else [sgd, call])
     if kind == "schedule":
         return base.replace(step=[f"sgd(lr={call})"])
     if kind == "server" and isinstance(registry.build(kind, call), Aggregator):
         return fedcd(base, milestones=[1], bits=16).replace(server=[call]) if "score" in call else base.replace(server=[call])
     if kind == "server":
-        return base.replace(server=["mean()", call])
+        clients = ["correct_drift()", "sgd(lr=0.1)"] if registry.build(kind, call).wants else base.step
+        return base.replace(step=clients, server=["mean('uniform')", call])
     if kind == "pool":
         return base.replace(pool=call, population=base.population + "validation(0.2)")
     if kind == "start":

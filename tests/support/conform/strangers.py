@@ -7,7 +7,7 @@ import torch
 from askew.core.client_piece import ClientContext, ClientPiece, Message, OnGradient, OnUpdate, Optimiser
 from askew.core.registry import piece
 from askew.core.server_piece import Aggregator, ServerContext, ServerPiece
-from askew.core.tensors import Params, Tree, add, subtract, zeros_like
+from askew.core.tensors import ModelState, Params, Tree, add, subtract, zeros_like
 from askew.pieces.statistic import Everything, MeanOf
 
 
@@ -63,7 +63,7 @@ def step_by_rounds(lr: float = 0.2) -> Optimiser:
     def end(message: Message, state: Tree, kept: Tree, ctx: ClientContext) -> tuple[Message, Tree]:
         return message, kept + 1
 
-    return Optimiser(update, lambda params: torch.zeros((), dtype=torch.int64, device=next(iter(params.values())).device),
+    return Optimiser(update, lambda model: torch.zeros((), dtype=torch.int64, device=next(iter(model.params.values())).device),
                      begin=lambda kept, ctx: kept, end=end)
 
 
@@ -74,7 +74,7 @@ def pull_by_count(strength: float = 0.02) -> OnGradient:
     def update(u: Params, state: Tree, ctx: ClientContext) -> tuple[Params, Tree]:
         return {name: g + strength * state * (ctx.params[name] - ctx.start[name]) for name, g in u.items()}, state + 1
 
-    return OnGradient(update, lambda params: next(iter(params.values())).new_zeros(()), begin=lambda kept, ctx: kept,
+    return OnGradient(update, lambda model: next(iter(model.params.values())).new_zeros(()), begin=lambda kept, ctx: kept,
                       end=lambda message, state, kept, ctx: (message, state))
 
 
@@ -85,7 +85,7 @@ def with_a_rate_that_is_kept(rate: float = 0.5) -> OnGradient:
     def update(u: Params, state: Tree, ctx: ClientContext) -> tuple[Params, Tree]:
         return {name: state * g for name, g in u.items()}, state
 
-    return OnGradient(update, lambda params: next(iter(params.values())).new_full((), rate), begin=lambda kept, ctx: kept)
+    return OnGradient(update, lambda model: next(iter(model.params.values())).new_full((), rate), begin=lambda kept, ctx: kept)
 
 
 @piece("client")
@@ -100,7 +100,7 @@ def subtract_control(lr: float = 0.1) -> OnGradient:
         new = {name: c - common[name] + (ctx.start[name] - ctx.params[name]) / walked for name, c in kept.items()}
         return {**message, "control": subtract(new, kept)}, new
 
-    return OnGradient(update, zeros_like, begin=lambda kept, ctx: kept, end=end)
+    return OnGradient(update, lambda model: zeros_like(model.params), begin=lambda kept, ctx: kept, end=end)
 
 
 @piece("server")
@@ -119,14 +119,17 @@ def add_up_control(clients: int = 6) -> ServerPiece:
 def stay_at_home(part: str) -> ClientPiece:
     """Weights whose names begin so never leave the client: a round begins with those that its last one ended with."""
 
-    def keep(params: Params) -> Tree:
-        return {name: v for name, v in params.items() if name.startswith(part)}
+    def keep(model: ModelState) -> Tree:
+        return {name: v for name, v in model.params.items() if name.startswith(part)}
+
+    def enter(model: ModelState, kept: Tree) -> ModelState:
+        return ModelState({**model.params, **kept}, model.buffers)
 
     def end(message: Message, state: Tree, kept: Tree, ctx: ClientContext) -> tuple[Message, Tree]:
         sent = {name: torch.zeros_like(v) if name in kept else v for name, v in message["update"].items()}
         return {**message, "update": sent}, {name: ctx.params[name].clone() for name in kept}
 
-    return ClientPiece(keep=keep, enter=lambda tensors, kept: {**tensors, **kept}, end=end)
+    return ClientPiece(keep=keep, enter=enter, end=end)
 
 
 @piece("client")
