@@ -15,9 +15,9 @@ from torch import nn
 
 import askew
 from askew.core.dataset import Dataset
-from askew.engine.protocol import Lane
 from askew.engine.sequential import Sequential
 from askew.engine.task import build_task
+from askew.rounds.round import one_round
 from askew.rounds.simulation import Simulation
 from askew.runs.sweep import sweep
 
@@ -119,11 +119,8 @@ def test_recipes_that_train_together_train_as_they_do_alone(name, form):
     simulations = [Simulation(task, engine) for task in tasks]
     for _ in range(2):
         gatherings = [simulation.begin() for simulation in simulations]
-        lanes = [Lane(s.task, g.models, g.jobs, g.round) for s, g in zip(simulations, gatherings, strict=True)]
-        for lane, chunk in engine.train(lanes):
-            gatherings[lane].add(chunk)
-        for simulation, gathering in zip(simulations, gatherings, strict=True):
-            simulation.complete(simulation.aggregate(gathering))
+        for simulation, gathering, after in zip(simulations, gatherings, one_round(gatherings, engine), strict=True):
+            simulation.complete(simulation.launched(gathering, after))
     assert_same_models(name, [(s.view().params, s.view().buffers, s.last_record) for s in simulations])
 
 

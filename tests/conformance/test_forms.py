@@ -135,7 +135,7 @@ def test_runs_that_train_together_have_memories_of_their_own():
         together, alone = sweep(recipes, engine="vectorised"), [askew.run(recipe, engine="sequential") for recipe in recipes]
         for one, other in zip(together, alone, strict=True):
             for key, v in other.model.items():
-                torch.testing.assert_close(one.result.model[key], v, atol=1e-5, rtol=1e-4)
+                torch.testing.assert_close(one.model[key], v, atol=1e-5, rtol=1e-4)
 
 
 def test_the_mean_of_everything_is_the_mean():

@@ -34,7 +34,7 @@ def compare(
     data: Annotated[str | None, typer.Option(help="The data set, by name or call; else the embedded digits.")] = None,
     population: Annotated[str | None, typer.Option(help="How clients share the data; else one class a client.")] = None,
     methods: Annotated[str | None, typer.Option(
-        help="Names or calls with commas between, + for a combination: 'fedavg,fedprox(mu=0.1)+fedavgm'; else all.")
+        help="Names or calls with commas between, + for a combination: 'fedavg,fedprox(mu=0.1)+fedavgm'; else those of the five papers.")
     ] = None,
     seeds: Annotated[int, typer.Option(help="How many seeds.")] = 3,
     seed: Annotated[int | None, typer.Option(help="The first of them.")] = None,
@@ -54,7 +54,7 @@ def compare(
 ) -> None:
     """Run methods side by side on one federation: same data, clients, first weights and rounds for all.
 
-    Without options: what skew costs FedAvg, then all methods on ten clients that have one class of digit each.
+    Without options: what skew costs FedAvg, then the five papers' methods on ten clients that have one class of digit each.
 
     Examples:
 

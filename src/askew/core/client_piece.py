@@ -106,7 +106,7 @@ def _no_objection(plan: Plan) -> None:
     return None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ClientPiece:
     """One step of a client's round; where it stands does not matter to it.
 
@@ -142,18 +142,21 @@ class ClientPiece:
     def name(self) -> str:
         return self.spec.name if self.spec else type(self).__name__
 
+    def __repr__(self) -> str:
+        return str(self.spec) if self.spec else f"{type(self).__name__}(...)"
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class OnGradient(ClientPiece):
     """A piece that acts on the gradient, and so stands before the optimiser."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Optimiser(ClientPiece):
     """The piece that turns a gradient into an update: exactly one per chain."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class OnUpdate(ClientPiece):
     """A piece that acts on the optimiser's update, and so stands behind it."""
 

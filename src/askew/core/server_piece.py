@@ -63,7 +63,7 @@ def _no_objection(plan: Plan) -> None:
     return None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ServerPiece:
     """One step at the server.
 
@@ -105,13 +105,16 @@ class ServerPiece:
     def name(self) -> str:
         return self.spec.name if self.spec else type(self).__name__
 
+    def __repr__(self) -> str:
+        return str(self.spec) if self.spec else f"{type(self).__name__}(...)"
+
 
 def by_examples(senders: Senders) -> Tensor:
     """McMahan et al.'s weights: a client counts by its examples."""
     return senders.examples
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Aggregator(ServerPiece):
     """The piece that turns the clients' messages into an update: exactly one per chain.
 

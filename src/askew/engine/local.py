@@ -102,18 +102,23 @@ def train_locally(module: nn.Module, model: ModelState, examples: Examples, indi
     with torch.no_grad():
         state = chain.begin(chain.keep(model) if kept is None else kept, ctx)
     losses = []
-    for number, batch in enumerate(batches(indices, epochs, batch_size, stream)):
-        keys = example_keys(stream, number, len(batch)) if prepare.random else None
-        x = cpu_order(prepare.apply(examples.x[batch], keys))
-        if layers:
-            set_keys(layers, rng.fold(drop, number))
-        loss = objective.loss(module(x), examples.y[batch])
-        gradients = torch.autograd.grad(loss, list(own.values()), allow_unused=True, materialize_grads=True)
-        losses.append(loss.detach())
-        with torch.no_grad():
-            ctx = replace(ctx, step=number, make_key=partial(rng.fold, noise, number))
-            u, state = chain.update(dict(zip(own, gradients, strict=True)), state, ctx)
-            foreach_add_(list(weights.values()), [u[name] for name in weights])
+    number = 0
+    try:
+        for number, batch in enumerate(batches(indices, epochs, batch_size, stream)):
+            keys = example_keys(stream, number, len(batch)) if prepare.random else None
+            x = cpu_order(prepare.apply(examples.x[batch], keys))
+            if layers:
+                set_keys(layers, rng.fold(drop, number))
+            loss = objective.loss(module(x), examples.y[batch])
+            gradients = torch.autograd.grad(loss, list(own.values()), allow_unused=True, materialize_grads=True)
+            losses.append(loss.detach())
+            with torch.no_grad():
+                ctx = replace(ctx, step=number, make_key=partial(rng.fold, noise, number))
+                u, state = chain.update(dict(zip(own, gradients, strict=True)), state, ctx)
+                foreach_add_(list(weights.values()), [u[name] for name in weights])
+    except Exception as error:  # of a network, a piece, torch: where it came up
+        error.add_note(f"askew: client {client}, round {round + 1}, local step {number + 1} of {ctx.steps}")
+        raise
     # The weights need no copy: the next training begins by giving the module other memory.
     trained = ModelState(weights, {name: b.detach().clone() for name, b in module.named_buffers()})  # some may have been replaced
     return Trained(trained, state, ctx, torch.stack(losses).mean())

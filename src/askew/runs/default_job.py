@@ -18,7 +18,7 @@ JOB: dict[str, Any] = {"data": "digits()", "population": ONE_CLASS, "model": "ml
 SKEWS = {"all clients alike": "iid(clients=10)",
          "two classes a client": "shards(clients=10, shards_per_client=2, distinct=true)",
          "one class a client": ONE_CLASS}
-# All methods; arguments stand here where the best ones found differ from the methods' defaults. Three need examples at
+# The methods of the five papers; arguments stand here where the best ones found differ from the methods' defaults. Three need examples at
 # the server, 5% of the training set each. No ball helped: of the projections this is one that does not bind. FedCD's
 # milestones were chosen with models rounded to nearest; rounded at random, its default [5, 15, 25, 30] does as well within
 # the spread (97.9 ± 2.3 against 97.7 ± 0.4 of the held-out images).

@@ -68,7 +68,7 @@ PIECES: dict[str, dict[str, list[str]]] = {
         "add_dynamic_regulariser": ["add_dynamic_regulariser(alpha=0.1)"],
         "clip_update": ["clip_update(length=0.5)"],
         "correct_drift": ["correct_drift()", "correct_drift(lr=0.1)"],
-        "stay_local": ["stay_local(names=['*'])"],
+        "stay_local": ["stay_local(names=['a*', 'fc1.*'])"],
         "add_gradient_noise": ["add_gradient_noise(std=0.1)", "add_gradient_noise(std=0.0)"],
         "add_proximal": ["add_proximal(mu=0.5)"],
         "clip_gradient": ["clip_gradient(length=0.5)", "clip_gradient(length=inf)"],
