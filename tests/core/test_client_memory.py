@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import askew
 from askew.core.client_memory import ClientMemory
 from askew.core.tensors import ModelState
 
@@ -109,9 +110,12 @@ def test_bytes_by_hand():
 
 def test_types_are_kept():
     table = ClientMemory(lambda model: torch.tensor(0), ModelState({}))
-    table.put(0, [1], torch.tensor([3.0]))
+    table.put(0, [1], torch.tensor([3]))
     assert table.row(0, 1).dtype == torch.int64
     assert table.row(0, 1) == 3
+    for other in (torch.tensor([3.5]), torch.tensor([[3]]), {"n": torch.tensor([3])}, ()):  # it would be cut, spread or lost
+        with pytest.raises(askew.AskewError, match="returns memory of another form than its `keep`"):
+            table.put(0, [1], other)
 
 
 @pytest.mark.parametrize("clients", [0, 1, 5])

@@ -6,7 +6,7 @@ import torch
 import askew
 from askew.core.client_piece import ClientPiece
 from askew.core.registry import piece
-from askew.core.tensors import norm
+from askew.core.tensors import ModelState, norm
 from askew.engine import vectorised
 from askew.engine.graphed import GraphedSteps
 from askew.engine.sequential import Sequential
@@ -108,7 +108,7 @@ def _by_value(place: str) -> ClientPiece:
         return {name: v * (1.5 if float(norm(tensors)) > 0.5 else 1.0) for name, v in tensors.items()}
 
     return ClientPiece(**{
-        "enter": {"enter": lambda tensors, kept: longer(tensors)},
+        "enter": {"enter": lambda model, kept: ModelState(longer(model.params), model.buffers)},
         "begin": {"begin": lambda kept, ctx: torch.tensor(float(norm(ctx.params)))},
         "update": {"update": lambda u, state, ctx: (longer(u), state)},
         "end": {"end": lambda message, state, kept, ctx: ({**message, "update": longer(message["update"])}, kept)},

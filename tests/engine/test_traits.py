@@ -26,10 +26,15 @@ def traits(*pieces, model=MODEL, shared=None):
 
 # call -> (acts on each coordinate by itself, what it reads, draws at every step)
 @pytest.mark.parametrize(("call", "elementwise", "reads", "draws"), [
-    ("sgd(lr=0.1)", True, set(), False),
-    ("sgd(lr=0.1, momentum=0.9)", True, {"params"}, False),
+    ("sgd(lr=0.1)", True, {"round"}, False),
+    ("adam(lr=0.1)", False, {"params"}, False),
+    ("adam(lr=0.1, keep_state=True)", False, set(), False),
+    ("add_dynamic_regulariser(alpha=0.1)", True, {"params", "start"}, False),
+    ("clip_update(length=1.0)", True, set(), False),
+    ("stay_local(names=['*'])", True, {"params"}, False),
+    ("sgd(lr=0.1, momentum=0.9)", True, {"params", "round"}, False),
     ("sgd(lr=drops(decay(0.1, 0.9), at=[2]), momentum=0.9, nesterov=True, weight_decay=0.1)", True, {"params", "round"}, False),
-    ("sgd(lr=0.1, momentum=0.9, keep_momentum=True)", True, set(), False),
+    ("sgd(lr=0.1, momentum=0.9, keep_momentum=True)", True, {"round"}, False),
     ("add_proximal(mu=0.1)", True, {"params", "start"}, False),
     ("add_gradient_noise(std=0.1)", False, {"key"}, True),
     ("clip_gradient(length=1.0)", False, set(), False),
@@ -47,7 +52,19 @@ def test_the_pieces_of_askew(call, elementwise, reads, draws):
 def test_no_piece_of_askew_is_missing_from_the_table():
     table = next(mark for mark in test_the_pieces_of_askew.pytestmark if mark.name == "parametrize").args[1]
     ours = {name for name in registry.names("client") if registry.find("client", name).__module__.startswith("askew.")}
-    assert {registry.parse("client", row[0]).name for row in table} == ours
+    assert {registry.parse("client", row[0]).name for row in table} | {"correct_drift"} == ours
+
+
+def test_what_the_server_sends_is_read():
+    got = traits("correct_drift()", shared={"control": MODEL})
+    assert (got.elementwise, got.reads, got.draws) == (False, {"params", "shared", "steps"}, False)
+
+
+@pytest.mark.parametrize("looks", [lambda g: g.ndim > 1, lambda g: g.numel() > 2, lambda g: g.shape[-1] == 2, lambda g: len(g) == 2])
+def test_a_piece_that_looks_at_shapes_does_not_act_by_coordinates(looks):
+    """No weight decay on biases, a rate by fan-in: a client axis in front, or a flat tensor, would show it something else."""
+    piece = OnGradient(lambda u, state, ctx: ({name: 2 * g if g.ndim and looks(g) else g for name, g in u.items()}, state))
+    assert not traits(piece, model={"w": torch.zeros(3, 4), "b": torch.zeros(3)}).elementwise
 
 
 def test_a_chain_acts_by_coordinates_where_all_its_pieces_do():

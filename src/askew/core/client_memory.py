@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from askew.core.compat import tree_flatten, tree_leaves, tree_unflatten
+from askew.core.compat import tree_flatten, tree_unflatten
+from askew.core.errors import AskewError
 from askew.core.tensors import ModelState, Tree
 
 ROWS_PER_BLOCK = 64  # of a checkpoint: only blocks in which a row has changed are written again
@@ -59,9 +60,14 @@ class ClientMemory:
 
     def put(self, model: int, clients: Sequence[int], rows: Tree) -> None:
         """Take down what these clients remember from now on."""
+        leaves, shape = tree_flatten(rows)
+        there = [(tuple(v.shape[1:]), v.dtype) for v in self._table]
+        if shape != self._shape or [(tuple(v.shape[1:]), v.dtype) for v in leaves] != there:
+            raise AskewError(f"a client piece's `end` returns memory of another form than its `keep`: {[(tuple(v.shape[1:]), v.dtype) for v in leaves]} "
+                             f"instead of {there}; keep shapes, types and names the same")
         at = self._index([self._row_for(model, client) for client in clients])
-        for v, new in zip(self._table, tree_leaves(rows), strict=True):
-            v[at] = new.to(v.dtype)
+        for v, new in zip(self._table, leaves, strict=True):
+            v[at] = new
 
     def clone(self, parent: int, child: int) -> None:
         """A new model, of which clients remember what they do of its parent."""

@@ -116,6 +116,7 @@ class ClientPiece:
         enter: (the server's model, memory) -> the model that the client's round begins with, and that it would use.
         sends: names of what it adds to the message.
         wants: names of what it reads of `ctx.shared`.
+        bound: no update is longer that leaves it, where it sees to that.
         begin: (memory, context) -> state before the first local step.
         end: (message, state, memory, context) -> (message, memory), once the last step is done. `message["update"]` is what
             the client's training came to, `message["buffers"]` its buffers; `context.params` are the trained weights.
@@ -130,6 +131,7 @@ class ClientPiece:
     end: Callable[[Message, Tree, Tree, ClientContext], tuple[Message, Tree]] = _same_message
     sends: Sequence[str] = ()
     wants: Sequence[str] = ()
+    bound: float | Tensor | None = None
     payload: Callable[[Mapping[str, Tensor]], int] | None = None
     check: Callable[[Plan], None] = _no_objection
 
@@ -211,6 +213,9 @@ class ClientChain:
             raise AskewError("step: no piece makes an update; add one, such as sgd(lr=0.1)")
         if len(at) > 1:
             raise AskewError(f"step: {names[at[0]]} and {names[at[1]]} both make the update; keep one of them")
+        sending = [(name, p.name) for p in self.pieces for name in p.sends]
+        if twice := [name for name, _ in sending if [n for n, _ in sending].count(name) > 1]:
+            raise AskewError(f"step: two pieces send {twice[0]!r}; keep one of them")
         for i, p in enumerate(self.pieces):
             if isinstance(p, OnGradient) and i > at[0]:
                 raise AskewError(f"step: {p.name} acts on the gradient; put it before {names[at[0]]}")

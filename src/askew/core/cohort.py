@@ -52,6 +52,7 @@ class Cohort:
         self._squares: list[Tensor] = []  # one [clients, tensors] block a chunk: squared norms of each client's tensors
         self._weights: list[Tensor] = []
         self._arrived: list[int] = []
+        self._known = True
 
     def __len__(self) -> int:
         return len(self._arrived)
@@ -59,6 +60,8 @@ class Cohort:
     @property
     def clients(self) -> list[int]:
         """Who is in it, sorted: in which order they arrived depends on the engine, and must not show in any result."""
+        if not self._known:
+            raise AskewError("the clients' numbers differ from configuration to configuration")
         return sorted(self._arrived)
 
     def add(self, message: Mapping[str, Tree], senders: Senders, weights: Tensor, squares: Tensor | None = None) -> None:
@@ -69,7 +72,8 @@ class Cohort:
             weights: [K] how much each counts, not normalised.
             squares: of the updates, as from `squared_lengths`, if known.
         """
-        updates, buffers, clients = message["update"], message.get("buffers", {}), senders.clients
+        updates, buffers, clients = message["update"], message.get("buffers", {}), senders.order
+        self._known = self._known and senders.known
         weights = weights.to(torch.float64)
         row = weights[None].float()
         for name, like in self._like.items():

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from askew.core.errors import AskewError
 from askew.core.tensors import Tree
 
 
@@ -32,6 +33,33 @@ class Senders:
     steps: Tensor
     scores: Tensor
     losses: Tensor
+
+    @property
+    def known(self) -> bool:
+        """Whether it is known who they are; the servers of several configurations in one computation do not know."""
+        return True
+
+    @property
+    def order(self) -> list[int]:
+        """By which their rows are sorted."""
+        return list(self.clients)
+
+
+class Unnamed(Senders):
+    """Clients whose numbers nobody may ask for, in the order of their rows."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "clients":
+            raise AskewError("the clients' numbers differ from configuration to configuration")
+        return super().__getattribute__(name)
+
+    @property
+    def known(self) -> bool:
+        return False
+
+    @property
+    def order(self) -> list[int]:
+        return list(range(len(self.losses)))
 
 
 class Statistic:

@@ -78,8 +78,25 @@ def _tried(chain: ClientChain, small: Params, shared: Mapping[str, Tree]) -> Tra
         chain.end(message, state, kept, context())
     if before.looks or during.looks or after.looks:
         return _CAREFUL
-    elementwise = like_params and during.pointwise and not at_steps & _OF_ONE_CLIENT
+    elementwise = like_params and during.pointwise and not at_steps & _OF_ONE_CLIENT and _broadcasts(chain, small)
     return Traits(elementwise, frozenset(at_begin | at_steps | reads), "key" in at_steps)
+
+
+def _broadcasts(chain: ClientChain, small: Params) -> bool:
+    """Whether clients in one tensor, in its own shape or flat, get what each gets alone: a piece may look at the shape."""
+    generator = torch.Generator().manual_seed(0)
+    u, params, start = ({name: torch.rand(3, *v.shape, generator=generator).to(v.dtype) for name, v in small.items()} for _ in range(3))
+
+    def stepped(u: Params, params: Params, start: Params) -> Params:
+        ctx = ClientContext(params, start, torch.tensor(1), torch.tensor(1))
+        return chain.update(u, chain.begin(chain.keep(ModelState(start)), ctx), ctx)[0]
+
+    with torch.no_grad():
+        alone = [stepped(*(tree_map(lambda v, k=k: v[k], tree) for tree in (u, params, start))) for k in range(3)]
+        stacked = stepped(u, params, start)
+        flat = stepped(*(tree_map(lambda v: v.flatten(1), tree) for tree in (u, params, start)))
+    return all(torch.allclose(stacked[name][k], v) and torch.allclose(flat[name][k].view(v.shape), v)
+               for k in range(3) for name, v in alone[k].items())
 
 
 def _small(v: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ import inspect
 from typing import Any, Literal
 
 from askew.core.client_piece import Optimiser
+from askew.core.errors import AskewError
 from askew.core.population_spec import PopulationSpec
 from askew.core.recipe import Recipe
 from askew.core.registry import Spec, build, find, piece
@@ -276,8 +277,12 @@ def fedbn(base: Recipe | None = None, names: list[str] | None = None) -> Recipe:
 
 
 def _aggregated(recipe: Recipe, aggregator: Aggregator) -> Recipe:
-    """With another piece in the place of the one that makes the update."""
-    return recipe.replace(server=tuple(aggregator if isinstance(build("server", spec), Aggregator) else spec for spec in recipe.server))
+    """With another piece in the place of the plain mean; one that a method before it has chosen is not silently dropped."""
+    present = next((spec for spec in recipe.server if isinstance(build("server", spec), Aggregator)), None)
+    if present is not None and present != aggregator.spec and (present.name != "mean" or present.args.get("weights") == "score"):
+        raise AskewError(f"{recipe.name}: {present} and {aggregator} both say how updates become one; leave a method out, or put the "
+                         "one that chooses the robust or scored average last")
+    return recipe.replace(server=tuple(aggregator if spec == present else spec for spec in recipe.server))
 
 
 def _then(recipe: Recipe, *pieces: ServerPiece) -> tuple[Any, ...]:

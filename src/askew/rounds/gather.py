@@ -11,7 +11,8 @@ from torch import Tensor
 
 from askew.core.client_memory import ClientMemory
 from askew.core.cohort import Cohort
-from askew.core.compat import tree_map
+from askew.core.compat import tree_leaves, tree_map
+from askew.core.errors import AskewError
 from askew.core.pool import PoolState
 from askew.core.probe import Setting
 from askew.core.statistic import Senders
@@ -103,6 +104,9 @@ class Gathering:
         self.cohorts[number].add(chunk.message, senders, on_device(task.server.weigh(senders), task.device), chunk.squares)
         if self._memory:
             self.remembered.append((number, clients, tree_map(torch.clone, chunk.kept)))
+        elif tree_leaves(chunk.kept):
+            raise AskewError("a client piece's `end` returns memory, and its `keep` announces none: it would be lost; give the piece a "
+                             "`keep` that returns what a client remembers before its first round")
         updates, buffers = chunk.updates, chunk.buffers
         for i, observe in self._observers:
             for k in range(len(clients)):

@@ -18,7 +18,7 @@ from askew.core.compat import tree_map
 from askew.core.errors import AskewError
 from askew.core.registry import Spec
 from askew.core.server_piece import ServerChain, ServerContext
-from askew.core.statistic import Senders
+from askew.core.statistic import Unnamed
 from askew.core.tensors import ModelState, Params, Tree, add
 from askew.engine.protocol import Chunk
 from askew.engine.schedule import on_device
@@ -41,7 +41,7 @@ def aggregate_together(gatherings: Sequence[Gathering], chunks: Sequence[Chunk])
             params: Params, key: Tensor, values: Mapping[Any, Tensor]) -> tuple[Params, Params, Tree, Tensor]:
         chain = _built(specs[0], values) if values else plain
         cohort = Cohort(params, chain.needs, like.buffers)
-        senders = Senders(range(len(losses)), *numbers, losses)
+        senders = Unnamed((), *numbers, losses)
         cohort.add(message, senders, chain.weigh(senders), squares)
         u, state = chain.update({}, state, ServerContext(params, first.round, clients, key, cohort, _no_training))
         return add(params, u), cohort.buffers, state, cohort.lengths

@@ -248,6 +248,8 @@ def recipe_with(kind: str, call: str) -> Recipe:
         return fedcd(base, milestones=[1], bits=16).replace(server=[call]) if "score" in call else base.replace(server=[call])
     if kind == "server":
         clients = ["correct_drift()", "sgd(lr=0.1)"] if registry.build(kind, call).wants else base.step
+        if call.startswith("add_noise"):
+            clients = ["sgd(lr=0.1)", "clip_update(length=1.0)"]
         return base.replace(step=clients, server=["mean('uniform')", call])
     if kind == "pool":
         return base.replace(pool=call, population=base.population + "validation(0.2)")

@@ -181,7 +181,7 @@ def _tiling(images: int, height: int, width: int, size: int) -> tuple[int, int, 
         (225, 4, 4)
     """
     powers = [1 << i for i in range(size.bit_length())]
-    return min(((triton.cdiv(images, size // (rows * columns)) * triton.cdiv(height, rows) * triton.cdiv(width, columns), rows, columns)
+    return min(((-(-images // (size // (rows * columns))) * -(-height // rows) * -(-width // columns), rows, columns)
                 for rows in powers for columns in powers if rows * columns <= size), key=lambda found: (found[0], -found[2], -found[1]))
 
 

@@ -35,4 +35,4 @@ def clip_update(length: Positive) -> ClientPiece:
         shrink = (length / norm(u).clamp_min(1e-38)).clamp(max=1.0)
         return {**message, "update": {name: shrink * v for name, v in u.items()}}, kept
 
-    return ClientPiece(end=end)
+    return ClientPiece(end=end, bound=length)

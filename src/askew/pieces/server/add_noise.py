@@ -6,11 +6,13 @@ References:
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from askew.core import rng
 from askew.core.bounds import NonNegative, Positive
-from askew.core.client_piece import Plan
+from askew.core.client_piece import ClientPiece, Plan
 from askew.core.errors import AskewError
 from askew.core.registry import piece
 from askew.core.server_piece import ServerChain, ServerContext, ServerPiece
@@ -45,9 +47,46 @@ def add_noise(multiplier: NonNegative, length: Positive) -> ServerPiece:
         return {name: v + sigma * z.view(v.shape).to(v.dtype) for (name, v), z in zip(u.items(), drawn, strict=True)}, state
 
     def check(plan: Plan) -> None:
+        """What would void the promise."""
+        if multiplier == 0:
+            return
         one, two = torch.ones(2), torch.tensor([1.0, 2.0])
         weights = ServerChain(plan.server).weigh(Senders([0, 1], two, two, two, one))
-        if multiplier > 0 and weights[0] != weights[1]:
+        if weights[0] != weights[1]:
             raise AskewError("add_noise: clients must count the same before noise; use mean('uniform')")
+        if len(plan.before) != 1:
+            raise AskewError(f"add_noise: {plan.before[-1].name} stands between the mean and the noise; put add_noise right behind the mean")
+        ending = [p for p in plan.client if p.end is not ClientPiece.end]
+        if not ending or ending[-1].bound != length:
+            raise AskewError(f"add_noise: the clients' last piece must clip their updates to {length}; add clip_update({length}) at their end")
+        if telling := [p.name for p in plan.client if p.sends]:
+            raise AskewError(f"add_noise: what {telling[0]} sends besides the update would go out without noise; leave it out")
+        if reading := [p.name for p in plan.after if isinstance(p, ServerPiece) and _reads_cohort(p)]:
+            raise AskewError(f"add_noise: {reading[0]} reads the clients' updates behind the noise; leave it out")
 
     return ServerPiece(update, check=check)
+
+
+class _Closed:
+    """A cohort of which only the size may be known."""
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getattr__(self, name: str) -> Any:
+        raise PermissionError
+
+    def __getitem__(self, statistic: Any) -> Any:
+        raise PermissionError
+
+
+def _reads_cohort(server_piece: ServerPiece) -> bool:
+    model = {"w": torch.ones(2)}
+    closed: Any = _Closed()
+    try:
+        server_piece.update(model, server_piece.init(model), ServerContext(model, 0, 1, rng.key(0, "trial"), closed, lambda params, epochs: params))
+    except PermissionError:
+        return True
+    except Exception:  # it wants other tensors than these: of its statistics it must have told
+        return bool(server_piece.needs)
+    return False

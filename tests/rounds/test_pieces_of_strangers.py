@@ -1,0 +1,113 @@
+"""Pieces and plans that strangers wrote: the same numbers in every engine and sweep, or one clear line."""
+
+import pytest
+import torch
+
+import askew
+from askew.core.server_piece import by_examples
+from askew.runs.sweep import grid, sweep
+
+BASE = askew.Recipe(population="iid(clients=6)", fraction=0.5, rounds=3, batch_size=32, model="mlp(hidden=[16])")
+M = askew.methods
+
+
+@askew.piece("client")
+def _decay_matrices(wd: float = 0.5) -> askew.OnGradient:
+    """No weight decay on biases."""
+    return askew.OnGradient(lambda u, s, ctx: ({n: g + wd * ctx.params[n] if g.ndim > 1 else g for n, g in u.items()}, s))
+
+
+@askew.piece("client")
+def _by_fan_in(a: float = 1.0) -> askew.OnGradient:
+    return askew.OnGradient(lambda u, s, ctx: ({n: a * g / g.shape[-1] ** 0.5 for n, g in u.items()}, s))
+
+
+@askew.piece("server")
+def _trust_the_odd() -> askew.Aggregator:
+    """By the clients' numbers."""
+    return askew.Aggregator(lambda u, s, ctx: (ctx.cohort.mean, s),
+                            weigh=lambda senders: torch.tensor([1.0 if k % 2 else 0.1 for k in senders.clients], dtype=torch.float64))
+
+
+@askew.piece("server")
+def _by_the_first() -> askew.ServerPiece:
+    return askew.ServerPiece(lambda u, s, ctx: ({n: v * (1 + 0.1 * ctx.cohort.clients[0]) for n, v in u.items()}, s))
+
+
+def close(one, other):
+    for name, v in other.items():
+        torch.testing.assert_close(one[name], v, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("piece", ["_decay_matrices", "_by_fan_in"])
+def test_a_piece_that_looks_at_shapes(piece):
+    recipe = BASE.replace(step=[f"{piece}(0.5)", "sgd(lr=0.1)"])
+    close(askew.run(recipe, engine="vectorised").model, askew.run(recipe, engine="sequential").model)
+    key = "wd" if piece == "_decay_matrices" else "a"
+    recipes = grid(recipe, {f"{piece}.{key}": [0.3, 0.6]})
+    for result, one in zip(sweep(recipes, engine="vectorised"), recipes, strict=True):
+        close(result.model, askew.run(one, engine="sequential").model)
+
+
+@pytest.mark.parametrize("server", [["_trust_the_odd()"], ["mean()", "_by_the_first()"]])
+@pytest.mark.parametrize("axes", [{"sgd.lr": [0.05, 0.1, 0.2, 0.3]}, {"seed": [0, 1, 2, 3]}])
+def test_a_server_that_knows_its_clients_by_number(server, axes):
+    recipes = grid(BASE.replace(server=server), axes)
+    for result, one in zip(sweep(recipes, engine="vectorised"), recipes, strict=True):
+        close(result.model, askew.run(one, engine="sequential").model)
+
+
+@pytest.mark.parametrize("combined", [
+    lambda: M.scaffold(M.median(BASE)), lambda: M.dp_fedavg(M.trimmed_mean(BASE)), lambda: M.fedexp(M.median(BASE)),
+    lambda: M.fednova(M.median(BASE)), lambda: M.scaffold(M.fednova(BASE)), lambda: M.scaffold(M.fedcd(BASE))])
+def test_a_method_is_not_silently_dropped(combined):
+    with pytest.raises(askew.AskewError, match="both say how updates become one; leave a method out"):
+        combined()
+
+
+def test_a_robust_average_takes_the_plain_ones_place():
+    assert [spec.name for spec in M.median(M.scaffold(BASE)).server] == ["median", "update_control"]
+    assert M.scaffold(M.feddyn(BASE)).server[0] == M.scaffold(BASE).server[0]
+
+
+def test_scaffold_twice_is_refused():
+    with pytest.raises(askew.AskewError, match="two pieces send 'control'"):
+        askew.run(M.scaffold(M.scaffold(BASE)))
+
+
+@pytest.mark.parametrize(("recipe", "message"), [
+    (lambda: BASE.replace(server=["mean('uniform')", "add_noise(1.0, 1.0)"]), r"must clip their updates to 1.0; add clip_update\(1.0\)"),
+    (lambda: M.dp_fedavg(BASE).with_setting("clip_update.length", 10.0), "must clip their updates to 1.0"),
+    (lambda: M.scaffold(M.dp_fedavg(BASE)), "correct_drift sends besides the update"),
+    (lambda: M.fedexp(M.dp_fedavg(BASE)), "extrapolate reads the clients' updates behind the noise"),
+    (lambda: M.fednnnn(M.dp_fedavg(BASE)), "rescale_to_mean_norm reads the clients' updates behind the noise"),
+    (lambda: M.sign_agreement(M.dp_fedavg(BASE)), "mask_by_sign_agreement reads the clients' updates behind the noise"),
+    (lambda: M.dp_fedavg(BASE).replace(server=["mean('uniform')", "scale(10.0)", "add_noise(1.0, 1.0)"]), "scale stands between"),
+    (lambda: M.dp_fedavg(BASE).replace(server=["mean()", "add_noise(1.0, 1.0)"]), "must count the same before noise")])
+def test_plans_that_void_the_promise_of_privacy(recipe, message):
+    with pytest.raises(askew.AskewError, match=message):
+        askew.run(recipe())
+
+
+def test_private_with_adam_and_momentum_behind_the_noise():
+    assert askew.run(M.fedadam(M.dp_fedavg(BASE))).records
+    assert askew.run(M.fedavgm(M.dp_fedavg(BASE))).records
+
+
+@pytest.mark.parametrize("engine", ["sequential", "vectorised"])
+@pytest.mark.parametrize(("fields", "message"), [
+    ({"end": lambda m, s, k, c: (m, m["update"])}, "its `keep` announces none"),
+    ({"keep": lambda model: torch.tensor(0), "end": lambda m, s, k, c: (m, k + 0.5)}, "memory of another form than its `keep`"),
+    ({"end": lambda m, s, k, c: ({**m, "bit": 1.0}, k)}, "messages hold tensors"),
+    ({"end": lambda m, s, k, c: ({"buffers": {}}, k)}, "it must have all of the model's tensors")])
+def test_mistakes_in_pieces_get_one_line(fields, message, engine):
+    @askew.piece("client")
+    def _mistaken() -> askew.ClientPiece:
+        return askew.ClientPiece(**fields)
+
+    with pytest.raises(askew.AskewError, match=message):
+        askew.run(BASE.replace(step=["sgd(lr=0.1)", "_mistaken()"]), engine=engine)
+
+
+def test_clients_count_by_their_examples_unless_told():
+    assert askew.Aggregator(lambda u, s, ctx: (u, s)).weigh is by_examples
