@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -15,7 +15,8 @@ from askew.core.compat import foreach_add_
 from askew.core.dataset import Examples
 from askew.core.objective import Objective
 from askew.core.preprocess import Preprocess
-from askew.core.tensors import ModelState, Tree
+from askew.core.tensors import ModelState, Params, Tree
+from askew.engine.affine import coefficients
 from askew.engine.layers.dropout import dropouts, set_keys
 
 # Branches of a client's stream, so that shuffling, augmentation, noise and dropout never share numbers.
@@ -65,6 +66,15 @@ class Trained:
     loss: Tensor
 
 
+@torch.no_grad()
+def _step_straight(weights: Params, gradients: Sequence[Tensor], a: float, b: float) -> None:
+    """w <- (1 + b) w + a g, with no memory but the weights' own."""
+    for w, g in zip(weights.values(), gradients, strict=True):
+        if b:
+            w.mul_(1 + b)
+        w.add_(g, alpha=a)
+
+
 def train_locally(module: nn.Module, model: ModelState, examples: Examples, indices: Tensor, chain: ClientChain,
                   prepare: Preprocess, objective: Objective, *, epochs: int, batch_size: int, stream: Tensor, round: int,
                   client: int = 0, kept: Tree = None,
@@ -101,7 +111,8 @@ def train_locally(module: nn.Module, model: ModelState, examples: Examples, indi
     ctx = ClientContext(weights, model.params, round, 0, epochs * -(-len(indices) // size), client, len(indices), shared or {})
     with torch.no_grad():
         state = chain.begin(chain.keep(model) if kept is None else kept, ctx)
-    losses = []
+    losses: list[Tensor] = []
+    straight = coefficients(chain, round)
     number = 0
     try:
         for number, batch in enumerate(batches(indices, epochs, batch_size, stream)):
@@ -112,6 +123,9 @@ def train_locally(module: nn.Module, model: ModelState, examples: Examples, indi
             loss = objective.loss(module(x), examples.y[batch])
             gradients = torch.autograd.grad(loss, list(own.values()), allow_unused=True, materialize_grads=True)
             losses.append(loss.detach())
+            if straight is not None:
+                _step_straight(weights, gradients, *straight)
+                continue
             with torch.no_grad():
                 ctx = replace(ctx, step=number, make_key=partial(rng.fold, noise, number))
                 u, state = chain.update(dict(zip(own, gradients, strict=True)), state, ctx)

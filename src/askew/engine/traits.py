@@ -33,11 +33,13 @@ class Traits:
         elementwise: `update` acts on each coordinate by itself, and so does its state.
         reads: what `begin`, `update` and `end` read of the context.
         draws: whether `update` draws random numbers.
+        at_steps: what `update` reads of the context.
     """
 
     elementwise: bool
     reads: frozenset[str]
     draws: bool
+    at_steps: frozenset[str] = frozenset()
 
 
 # Of a chain that cannot be tried on small tensors, or that goes different ways in different rounds: what fits all.
@@ -79,7 +81,7 @@ def _tried(chain: ClientChain, small: Params, shared: Mapping[str, Tree]) -> Tra
     if before.looks or during.looks or after.looks:
         return _CAREFUL
     elementwise = like_params and during.pointwise and not at_steps & _OF_ONE_CLIENT and _broadcasts(chain, small)
-    return Traits(elementwise, frozenset(at_begin | at_steps | reads), "key" in at_steps)
+    return Traits(elementwise, frozenset(at_begin | at_steps | reads), "key" in at_steps, frozenset(at_steps))
 
 
 def _broadcasts(chain: ClientChain, small: Params) -> bool:
