@@ -3,7 +3,7 @@
 import pytest
 
 from askew.core import registry
-from askew.core.client_piece import ClientChain
+from askew.core.client_piece import ClientChain, OnGradient
 from askew.engine.affine import coefficients
 
 
@@ -25,5 +25,14 @@ def chain(*calls):
     (["correct_drift()", "sgd(lr=0.5)"], None),
     (["add_dynamic_regulariser(alpha=0.1)", "sgd(lr=0.5)"], None)])
 def test_what_a_chain_comes_to(calls, wanted):
-    got = coefficients(chain(*calls), 2)
-    assert got == (wanted if wanted is None else pytest.approx(wanted, abs=0))
+    got = coefficients(chain(*calls), 2, (("w", (3, 2)), ("b", (3,)), ("one", (1,))))
+    assert got == (wanted if wanted is None else dict.fromkeys(("w", "b", "one"), wanted))
+
+
+def test_a_rate_by_name_is_found_and_one_by_shape_is_left_alone():
+    sgd = registry.build("client", "sgd(lr=0.5)")
+    by_name = OnGradient(lambda u, state, ctx: ({n: 2 * g if n == "b" else g for n, g in u.items()}, state))
+    by_shape = OnGradient(lambda u, state, ctx: ({n: 2 * g if g.ndim == 1 else g for n, g in u.items()}, state))
+    shapes = (("w", (3, 2)), ("b", (3,)))
+    assert coefficients(ClientChain([by_name, sgd]), 0, shapes) == {"w": (-0.5, 0.0), "b": (-1.0, 0.0)}
+    assert coefficients(ClientChain([by_shape, sgd]), 0, shapes) is None

@@ -111,3 +111,18 @@ def test_mistakes_in_pieces_get_one_line(fields, message, engine):
 
 def test_clients_count_by_their_examples_unless_told():
     assert askew.Aggregator(lambda u, s, ctx: (u, s)).weigh is by_examples
+
+
+@pytest.mark.parametrize("engine", ["sequential", "vectorised"])
+def test_what_travels_beside_the_model_is_counted(engine):
+    """SCAFFOLD sends a control variate of the model's size in both directions."""
+    plain, scaffold = (askew.run(method(BASE), engine=engine).records[-1] for method in (M.fedavg, M.scaffold))
+    assert (scaffold["bytes_up"], scaffold["bytes_down"]) == (2 * plain["bytes_up"], 2 * plain["bytes_down"])
+
+
+def test_a_number_in_the_place_of_a_schedule_is_its_start():
+    recipe = BASE.replace(step="sgd(lr=drops(decay(0.1, 0.9), at=[5]))").with_setting("sgd.lr", 0.3)
+    assert str(recipe.step[0]) == "sgd(lr=drops(start=decay(start=0.3, factor=0.9), at=[5]))"
+    assert str(recipe.with_setting("sgd.lr", "cosine(0.2, rounds=9)").step[0]).startswith("sgd(lr=cosine(")
+    with pytest.raises(askew.AskewError, match="a rate's schedule is a value now"):
+        askew.Recipe(step="sgd(lr=0.1, lr_decay=0.9, weight_dcay=1.0)".replace(", weight_dcay=1.0", ""))

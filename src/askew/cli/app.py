@@ -72,3 +72,7 @@ def _one_line(message: Warning | str, category: type[Warning], filename: str, li
     """A warning of ours without the line of code that it comes from; others as Python writes them."""
     ours = Path(filename).is_relative_to(Path(__file__).parents[1])
     return f"askew: {message}\n" if ours else _python_format(message, category, filename, lineno, line)
+
+
+if __name__ == "__main__":
+    main()

@@ -201,7 +201,7 @@ def _about_judge(table: Mapping[str, Any]) -> str:
     if table["judge"] != "devices":
         return ""
     personal = ", ".join(row["method"] for row in table["methods"] if row["personal"])
-    because = f"since {personal} picks a model for each client" if personal else "since the federation is about devices"
+    because = f"since under {personal} each client has a model of its own" if personal else "since the federation is about devices"
     return (f"own data: accuracy on data like each client's own, mean over the clients; all are judged so, {because}. "
             f"Always answering a client's most frequent class would score {table['majority_class_accuracy']:.1%}.")
 

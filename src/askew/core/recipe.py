@@ -216,7 +216,7 @@ def _as_specs(name: str, value: Any) -> Any:
         if registry.dataclass_with_spec(item) and item.spec is not None:
             item = item.spec  # a piece made in Python
         if not isinstance(item, str | Spec):
-            raise AskewError(f"{name} must name a {kind} such as {registry.names(kind)[0]}(), not {item!r}")
+            raise AskewError(f"{name} must name a piece of kind {kind}, such as {registry.names(kind)[0]}(), not {item!r}")
         return registry.parse(kind, item)
 
     if name == "population":

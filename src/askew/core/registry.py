@@ -137,7 +137,8 @@ def parse(kind: str, text: str | Spec) -> Spec:
     own = {key: value for key, value in signature.parameters.items() if key not in INJECTED}
     unknown = [key for key in named if key not in own]
     if unknown and not any(p.kind is p.VAR_KEYWORD for p in own.values()):
-        raise AskewError(f"{kind} {name!r} has no argument {unknown[0]!r}; {suggest(unknown[0], own) if own else 'it takes none'}")
+        remedy = moved(name, unknown[0]) or (suggest(unknown[0], own) if own else "it takes none")
+        raise AskewError(f"{kind} {name!r} has no argument {unknown[0]!r}; {remedy}")
     if len(positional) > len(own):
         raise AskewError(f"{kind} {name!r} takes at most {len(own)} arguments, {len(positional)} were given: {text}")
     args = _read_inner(function, {**dict(zip(own, positional, strict=False)), **named})
@@ -147,6 +148,13 @@ def parse(kind: str, text: str | Spec) -> Spec:
         raise AskewError(f"{kind} {name!r} needs {missing[0]!r}: write {name}({missing[0]}=...)")
     _check_types(function, args)
     return Spec(name, args)
+
+
+def moved(name: str, argument: str) -> str | None:
+    """Where an argument of earlier versions has gone."""
+    if argument in ("lr_decay", "lr_drops", "lr_drop"):
+        return f"a rate's schedule is a value now: {name}(lr=decay(0.1, 0.995)) or {name}(lr=drops(0.1, at=[25, 50]))"
+    return None
 
 
 def essential(kind: str, spec: Spec) -> Spec:
@@ -219,12 +227,27 @@ def without_numbers(spec: Spec) -> str:
 def with_argument(spec: Spec, target: str, argument: str, value: Any) -> Spec:
     """The piece with an argument changed wherever `target` is its name or that of a piece inside it.
 
+    A number in the place of a schedule becomes the number that the schedule starts from.
+
     Example:
         >>> str(with_argument(parse("client", "sgd(lr=decay(0.1, 0.995))"), "decay", "start", 0.3))
         'sgd(lr=decay(start=0.3, factor=0.995))'
+        >>> str(with_argument(parse("client", "sgd(lr=decay(0.1, 0.995))"), "sgd", "lr", 0.3))
+        'sgd(lr=decay(start=0.3, factor=0.995))'
     """
     args = {key: with_argument(inner, target, argument, value) if isinstance(inner, Spec) else inner for key, inner in spec.args.items()}
-    return replace(spec, args={**args, argument: value} if spec.name == target else args)
+    if spec.name != target:
+        return replace(spec, args=args)
+    present = args.get(argument)
+    if isinstance(present, Spec) and isinstance(value, int | float):
+        value = _starting_from(present, value)
+    return replace(spec, args={**args, argument: value})
+
+
+def _starting_from(spec: Spec, value: float) -> Spec:
+    """A piece with another number as its first argument, or as that of the piece inside it."""
+    key, first = next(iter(spec.args.items()))
+    return spec.with_args(**{key: _starting_from(first, value) if isinstance(first, Spec) else value})
 
 
 def names_in(spec: Spec) -> list[str]:

@@ -1,4 +1,4 @@
-"""Client chains that come to w <- (1 + b) w + a g, found out by trying them on a few numbers: plain SGD, with weight decay.
+"""Client chains that come to w <- (1 + b) w + a g for each tensor, found out by trying them: plain SGD, with weight decay.
 
 Such a step can be taken in the weights' own memory, in one or two passes instead of three or four.
 """
@@ -8,37 +8,53 @@ from __future__ import annotations
 import functools
 
 import torch
+from torch import Tensor
 
 from askew.core.client_piece import ClientChain, ClientContext
 from askew.core.compat import tree_leaves
-from askew.core.tensors import ModelState
+from askew.core.tensors import ModelState, Params
 from askew.engine.traits import traits_of
 
-_POINTS = ((1.0, 0.0), (0.0, 1.0), (0.75, -2.5), (-3.0, 0.125), (1e3, 1e-3))  # (gradient, weight)
+Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 
 
 @functools.lru_cache(maxsize=64)
-def coefficients(chain: ClientChain, round: int) -> tuple[float, float] | None:
-    """(a, b) where every update of a round is a g + b w, whatever the step and the client; None where it is anything else.
+def coefficients(chain: ClientChain, round: int, shapes: Shapes) -> dict[str, tuple[float, float]] | None:
+    """Tensor -> (a, b) where every update of a round is a g + b w, whatever the step and the client; None where it is anything else.
+
+    Args:
+        shapes: names and shapes of the model: a piece may look at both.
 
     Example:
         >>> from askew.pieces.client.sgd import sgd
-        >>> coefficients(ClientChain([sgd(lr=0.5, weight_decay=0.25)]), 0)
-        (-0.5, -0.125)
+        >>> coefficients(ClientChain([sgd(lr=0.5, weight_decay=0.25)]), 0, (("w", (3, 2)),))
+        {'w': (-0.5, -0.125)}
     """
+    model = {name: torch.zeros(shape, dtype=torch.float64) for name, shape in shapes}
+    traits = traits_of(chain, model)
+    if not traits.elementwise or not traits.at_steps <= {"round", "params"}:
+        return None
+
+    def update(g: Params, w: Params) -> Params:
+        # Of step, client and all else there is nothing to read: a piece that wants to fails here.
+        ctx = ClientContext(w, w, round, None, None, None, None, {})  # type: ignore[arg-type]
+        state = chain.begin(chain.keep(ModelState(w)), ctx)
+        if tree_leaves(state):
+            raise ValueError("it has a state")
+        return chain.update(g, state, ctx)[0]
+
     try:
         with torch.no_grad():
-            g, w = (torch.tensor([point[i] for point in _POINTS], dtype=torch.float64) for i in range(2))
-            traits = traits_of(chain, {"w": w})
-            if not traits.elementwise or not traits.at_steps <= {"round", "params"}:
-                return None
-            # Of step, client and all else there is nothing to read: a piece that wants to fails here.
-            ctx = ClientContext({"w": w}, {"w": w + 1}, round, None, None, None, None, {})  # type: ignore[arg-type]
-            state = chain.begin(chain.keep(ModelState({"w": w})), ctx)
-            if tree_leaves(state):
-                return None
-            u = chain.update({"w": g}, state, ctx)[0]["w"]
-    except Exception:  # it wants a model's own tensors, or more than gradient and weights
+            ones = {name: torch.ones_like(v) for name, v in model.items()}
+            of_g, of_w = update(ones, model), update(model, ones)
+            g, w = ({name: _values(v, seed) for name, v in model.items()} for seed in (1, 2))
+            mixed = update(g, w)
+    except Exception:  # it wants more than gradient and weights
         return None
-    a, b = float(u[0]), float(u[1])
-    return (a, b) if u.shape == g.shape and torch.allclose(u, g * a + w * b, rtol=1e-12, atol=1e-12) else None
+    result = {name: (float(of_g[name].flatten()[0]), float(of_w[name].flatten()[0])) for name, v in model.items() if v.numel()}
+    straight = all(torch.allclose(mixed[name], a * g[name] + b * w[name], rtol=1e-12, atol=1e-12) for name, (a, b) in result.items())
+    return result if straight and len(result) == len(model) else None
+
+
+def _values(like: Tensor, seed: int) -> Tensor:
+    return torch.randn(like.shape, dtype=like.dtype, generator=torch.Generator().manual_seed(seed))

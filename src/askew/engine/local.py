@@ -67,9 +67,10 @@ class Trained:
 
 
 @torch.no_grad()
-def _step_straight(weights: Params, gradients: Sequence[Tensor], a: float, b: float) -> None:
+def _step_straight(weights: Params, gradients: Sequence[Tensor], by: Mapping[str, tuple[float, float]]) -> None:
     """w <- (1 + b) w + a g, with no memory but the weights' own."""
-    for w, g in zip(weights.values(), gradients, strict=True):
+    for (name, w), g in zip(weights.items(), gradients, strict=True):
+        a, b = by[name]
         if b:
             w.mul_(1 + b)
         w.add_(g, alpha=a)
@@ -112,7 +113,7 @@ def train_locally(module: nn.Module, model: ModelState, examples: Examples, indi
     with torch.no_grad():
         state = chain.begin(chain.keep(model) if kept is None else kept, ctx)
     losses: list[Tensor] = []
-    straight = coefficients(chain, round)
+    straight = coefficients(chain, round, tuple((name, tuple(p.shape)) for name, p in own.items()))
     number = 0
     try:
         for number, batch in enumerate(batches(indices, epochs, batch_size, stream)):
@@ -124,7 +125,7 @@ def train_locally(module: nn.Module, model: ModelState, examples: Examples, indi
             gradients = torch.autograd.grad(loss, list(own.values()), allow_unused=True, materialize_grads=True)
             losses.append(loss.detach())
             if straight is not None:
-                _step_straight(weights, gradients, *straight)
+                _step_straight(weights, gradients, straight)
                 continue
             with torch.no_grad():
                 ctx = replace(ctx, step=number, make_key=partial(rng.fold, noise, number))

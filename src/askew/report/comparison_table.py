@@ -128,8 +128,10 @@ def _needs(row: Row) -> list[str]:
     if held is not None:
         place = "shared with all clients" if population.get("share") else "at the server"
         needs.append(f"{100 * held.args['fraction']:.3g}% of the data {place}")
-    if row["personal"]:
+    if population.get("validation") is not None:
         needs.append("a validation set on each device")
+    elif row["personal"]:
+        needs.append("tensors of its own on each device")
     return needs
 
 

@@ -52,6 +52,7 @@ class Gathering:
         self._needs = task.server.needs.union(*(probe.needs for probe in task.probes))
         self.remembered: list[tuple[int, list[int], Tree]] = []  # model, clients, their rows
         self._losses: list[Tensor] = []
+        self.bytes_beside = 0  # of what clients have sent beside update and buffers
         self._observers = [(i, probe.observe) for i, probe in enumerate(task.probes) if probe.observe]
 
     @property
@@ -73,18 +74,23 @@ class Gathering:
 
     def add(self, chunk: Chunk) -> None:
         """Finished jobs, in any order."""
-        self._losses.append(chunk.losses)
+        self._note(chunk)
         for number in dict.fromkeys(job.model for job in chunk.jobs):
             at = [i for i, job in enumerate(chunk.jobs) if job.model == number]
             self._add_to(number, chunk if len(at) == len(chunk.jobs) else chunk.of_rows(at))
 
     def take_aggregated(self, chunk: Chunk, lengths: Tensor) -> None:
         """A chunk that holds all jobs of the one model, from which the server has made a model already."""
-        self._losses.append(chunk.losses)
+        self._note(chunk)
         clients = [job.client for job in chunk.jobs]
         self._lengths[0] = clients, lengths
         if self._memory:
             self.remembered.append((0, clients, tree_map(torch.clone, chunk.kept)))
+
+    def _note(self, chunk: Chunk) -> None:
+        self._losses.append(chunk.losses)
+        beside = {name: tree for name, tree in chunk.message.items() if name not in ("update", "buffers")}
+        self.bytes_beside += sum(v.numel() * v.element_size() for v in tree_leaves(beside))
 
     def senders(self, number: int, chunk: Chunk) -> Senders:
         """Who sent a chunk, all of it for one model."""

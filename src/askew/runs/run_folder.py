@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 from collections.abc import Container, Iterable, Mapping
@@ -89,7 +90,9 @@ class RunFolder:
 
     @property
     def recipe(self) -> Recipe:
-        return Recipe.from_toml((self.path / RECIPE).read_text(encoding="utf-8"))
+        text = (self.path / RECIPE).read_text(encoding="utf-8")
+        # Earlier versions wrote pieces of one's own with their modules; they are found by name, when the module is imported.
+        return Recipe.from_toml(re.sub(r'"[\w.]+:(\w+(?:\(|"))', r'"\1', text))
 
     @property
     def environment(self) -> dict[str, Any]:
