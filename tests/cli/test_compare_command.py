@@ -92,7 +92,7 @@ def test_with_fedcd_the_table_says_that_all_are_judged_by_device(run: Run) -> No
     assert code == 0
     said = " ".join(out.split())
     assert "accuracy on accuracy on" in said
-    assert "all are judged so, since fedcd picks a model for each client" in said
+    assert "all are judged so, since under fedcd each client has a model of its own" in said
     assert "most frequent class would score 98." in said
     assert "a validation set on each device" in said
 

@@ -1,4 +1,4 @@
-"""Client chains that come to w <- (1 + b) w + a g for each tensor, found out by trying them: plain SGD, with weight decay.
+"""Client chains whose one step is an optimiser that comes to w <- (1 + b) w + a g, found out by trying it: plain SGD, weight decay.
 
 Such a step can be taken in the weights' own memory, in one or two passes instead of three or four.
 """
@@ -10,7 +10,7 @@ import functools
 import torch
 from torch import Tensor
 
-from askew.core.client_piece import ClientChain, ClientContext
+from askew.core.client_piece import ClientChain, ClientContext, ClientPiece, Optimiser
 from askew.core.compat import tree_leaves
 from askew.core.tensors import ModelState, Params
 from askew.engine.traits import traits_of
@@ -30,6 +30,10 @@ def coefficients(chain: ClientChain, round: int, shapes: Shapes) -> dict[str, tu
         >>> coefficients(ClientChain([sgd(lr=0.5, weight_decay=0.25)]), 0, (("w", (3, 2)),))
         {'w': (-0.5, -0.125)}
     """
+    stepping = [p for p in chain.pieces if p.update is not ClientPiece.update]
+    if len(stepping) != 1 or not isinstance(stepping[0], Optimiser):
+        return None
+    chain = ClientChain(stepping)
     model = {name: torch.zeros(shape, dtype=torch.float64) for name, shape in shapes}
     traits = traits_of(chain, model)
     if not traits.elementwise or not traits.at_steps <= {"round", "params"}:
