@@ -63,6 +63,14 @@ class Gathering:
         return Lane(self.task, self.models, self.jobs, self.round, shared, self._memory or None)
 
     @property
+    def bytes_shared(self) -> int:
+        """Of what the server has sent beside the models, once per job."""
+        if not self.task.server.broadcasts:
+            return 0
+        sizes = {number: sum(v.numel() * v.element_size() for v in tree_leaves(tree)) for number, tree in self.lane.shared.items()}
+        return sum(sizes[job.model] for job in self.jobs)
+
+    @property
     def lengths(self) -> dict[int, tuple[list[int], Tensor]]:
         """Model -> the clients that trained it, sorted, and the lengths of their updates."""
         return self._lengths or {number: (cohort.clients, cohort.lengths) for number, cohort in self.cohorts.items()}

@@ -16,7 +16,6 @@ from askew.core import rng
 from askew.core.client_memory import ClientMemory
 from askew.core.client_piece import OnGradient
 from askew.core.cohort import LONGEST, Cohort
-from askew.core.compat import tree_leaves
 from askew.core.dataset import Examples
 from askew.core.errors import AskewError, DivergedError
 from askew.core.pool import Changes
@@ -176,8 +175,7 @@ class Simulation:
         record: Record = {"round": self.round + 1, "clients": len(gathering.clients), "train_loss": float(loss)}
         for number, cohort in cohorts.items():
             record |= self._probe(number, cohort, after[number], gathering.observed[number])
-        shared = sum(v.numel() * v.element_size() for job in gathering.jobs for v in tree_leaves(gathering.lane.shared.get(job.model, {})))
-        record |= {"bytes_down": len(gathering.jobs) * self._bytes_down + shared,
+        record |= {"bytes_down": len(gathering.jobs) * self._bytes_down + gathering.bytes_shared,
                    "bytes_up": len(gathering.jobs) * self._bytes_up + gathering.bytes_beside}
         self.models |= after
         self.round += 1
