@@ -1,0 +1,148 @@
+"""Files: written so that a reader meets the old one or the new one, whole; read so that none can hang us or fill the memory.
+
+Everything that askew writes goes through here. A file is written aside, under a name that says so, synced, and renamed;
+an interruption at any instant leaves the old file, and at most a leftover that `is_leftover` knows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from askew.core.errors import AskewError
+
+LEFTOVER = ".askew-new"  # in the names of files that are being written
+MEGABYTE = 2**20
+
+
+def is_leftover(path: Path) -> bool:
+    """Whether a file is one that was being written when its writer was killed."""
+    return path.name.startswith(".") and LEFTOVER in path.suffixes[-2:]
+
+
+@contextlib.contextmanager
+def written(path: str | Path) -> Iterator[Path]:
+    """A path to write to; at the end of the block, what was written there takes the place of `path`, at once or not at all.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with written(Path(folder) / "a.txt") as aside:
+        ...         _ = aside.write_text("whole")
+        ...     [file.name for file in Path(folder).iterdir()], (Path(folder) / "a.txt").read_text()
+        (['a.txt'], 'whole')
+    """
+    path = Path(path)
+    # The same suffix: some writers go by it. A name of its own: two processes may write the same file.
+    aside = path.parent / f".{path.stem[:100]}-{secrets.token_hex(4)}{LEFTOVER}{path.suffix}"
+    try:
+        yield aside
+        sync(aside)
+        os.replace(aside, path)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    finally:
+        with contextlib.suppress(OSError):
+            aside.unlink(missing_ok=True)
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Text as UTF-8, whole or not at all."""
+    with written(path) as aside:
+        aside.write_text(text, encoding="utf-8", newline="\n")
+
+
+def write_json(path: str | Path, value: Mapping[str, Any]) -> None:
+    """An object as JSON, whole or not at all."""
+    write_text(path, json.dumps(value, indent=1) + "\n")
+
+
+def read_json(path: str | Path, what: str) -> dict[str, Any]:
+    """An object from JSON.
+
+    Args:
+        what: the file is, for the error about one that is damaged.
+    """
+    text = read_text(path, what)
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:  # 5,000 digits are a ValueError, too
+        raise AskewError(f"{str(path)!r} is damaged: no {what} can be read from it ({str(error)[:100]})") from None
+    if not isinstance(value, dict):
+        raise AskewError(f"{str(path)!r} is damaged: a {what} is an object, not {type(value).__name__}")
+    return value
+
+
+def read_text(path: str | Path, what: str, most: int = 256 * MEGABYTE) -> str:
+    """Text of a regular file of at most so many bytes."""
+    check_regular(path, what, most)
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise AskewError(f"{str(path)!r} is no {what}: it is not text in UTF-8 (byte {error.start})") from None
+    except OSError as error:
+        raise AskewError(f"{str(path)!r} cannot be read: {error.strerror or error}") from None
+
+
+def check_regular(path: str | Path, what: str, most: int | None = None) -> None:
+    """Refuse what is no regular file (a pipe or a device would hang us), and one that is too large.
+
+    Args:
+        what: the file should be, for the error.
+        most: bytes; None leaves the size to the reader.
+    """
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError) as error:  # a name with a null byte is a ValueError
+        raise AskewError(f"{str(path)!r} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    if stat.S_ISDIR(found.st_mode):
+        raise AskewError(f"{str(path)!r} is a folder; name a {what}")
+    if not stat.S_ISREG(found.st_mode):
+        raise AskewError(f"{str(path)!r} is no regular file (a pipe or a device); name a {what}")
+    if most is not None and found.st_size > most:
+        raise AskewError(f"{str(path)!r} has {found.st_size:,} bytes, too many for a {what} (at most {most:,})")
+
+
+def check_new(path: str | Path, option: str, remedy: str = "name another file, or remove it first") -> Path:
+    """Refuse, before any work, a file that exists already or could not be written; nothing a person made is overwritten.
+
+    Args:
+        option: that names it, e.g. `--save`.
+    """
+    path = Path(path)
+    if os.path.lexists(path):
+        raise AskewError(f"{option}: {str(path)!r} exists already; {remedy}")
+    if not path.parent.is_dir():
+        raise AskewError(f"{option}: {str(path)!r}: there is no folder {str(path.parent)!r}; make it first")
+    if not os.access(path.parent, os.W_OK):
+        raise AskewError(f"{option}: {str(path)!r} cannot be written: {str(path.parent)!r} is read-only; name another folder")
+    return path
+
+
+def cannot_write(path: str | Path, error: OSError) -> AskewError:
+    """One line for a disk that is full, a folder that is read-only or gone, ..."""
+    return AskewError(f"{str(path)!r} cannot be written: {error.strerror or error}; "
+                      "make room, or see to the folder, and go on from there")
+
+
+def sync(path: Path) -> None:
+    """See to it that a file's bytes are on the disk."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def sync_folder(path: Path) -> None:
+    """Likewise for the names in a folder, where the system can do that."""
+    with contextlib.suppress(OSError):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
