@@ -14,7 +14,7 @@ from askew.core.errors import AskewError
 @pytest.mark.parametrize("name", ["a.npz", "metrics.jsonl", "recipe", "x.tar.gz"])
 def test_what_is_being_written_lies_beside_and_is_known_as_a_leftover(tmp_path: Path, name: str) -> None:
     with files.written(tmp_path / name) as aside:
-        assert files.is_leftover(aside) and aside.suffix == Path(name).suffix or not Path(name).suffix
+        assert (files.is_leftover(aside) and aside.suffix == Path(name).suffix) or not Path(name).suffix
         assert not files.is_leftover(tmp_path / name)
         aside.write_text("new")
     assert [file.name for file in tmp_path.iterdir()] == [name]
