@@ -26,8 +26,8 @@ import askew
 from askew.data import load
 from askew.data.split import take_per_class
 from askew.runs.default_job import JOB, ONE_CLASS, SKEWS
+from askew.runs.environment import describe_environment
 from askew.runs.load import load_recipe
-from askew.runs.run_folder import describe_environment
 
 SEEDS = (100, 101, 102)
 RATES = (0.03, 0.1, 0.3, 1.0)

@@ -18,7 +18,7 @@ import torch
 import triton
 
 from askew.engine.kernels import conv as kernels
-from askew.runs.run_folder import describe_environment
+from askew.runs.environment import describe_environment
 
 SHAPES = {  # clients, images, channels, height = width, outputs, taps, taps, padding, padding; the first layer as `taps_as_channels` has it
     "3x1, 16 to 16, 32": (18, 256, 16, 32, 16, 3, 1, 1, 0),

@@ -26,7 +26,7 @@ from askew.core.recipe import Recipe
 from askew.engine.choice import calibrate, choose_by
 from askew.engine.task import Task, build_task
 from askew.engine.threads import SHARED, examples_per_step, forward_flops
-from askew.runs.run_folder import describe_environment
+from askew.runs.environment import describe_environment
 
 # (network, shape of its inputs)
 NETWORKS: list[tuple[str, tuple[int, ...]]] = [

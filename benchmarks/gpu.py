@@ -26,7 +26,7 @@ from askew.engine.sequential import Sequential
 from askew.engine.task import build_task
 from askew.engine.vectorised import Vectorised, matrix_precision
 from askew.rounds.simulation import Simulation
-from askew.runs.run_folder import describe_environment
+from askew.runs.environment import describe_environment
 
 
 def federated(work: Workload, precision: str, rounds: int, device: str, engine: str = "vectorised",

@@ -32,7 +32,7 @@ from askew.core.recipe import Recipe
 from askew.engine.task import Task, build_task
 from askew.engine.vectorised import Vectorised
 from askew.rounds.simulation import Simulation
-from askew.runs.run_folder import describe_environment
+from askew.runs.environment import describe_environment
 
 LR = 0.01
 

@@ -34,7 +34,7 @@ from plain_loop import PlainLoop
 from process import LeftOut, Process
 from workloads import Workload, workload
 
-from askew.runs.run_folder import describe_environment
+from askew.runs.environment import describe_environment
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent

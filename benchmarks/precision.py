@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import askew
-from askew.runs.run_folder import describe_environment
+from askew.runs.environment import describe_environment
 
 
 def main() -> None:

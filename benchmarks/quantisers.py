@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import askew
-from askew.runs.run_folder import describe_environment
+from askew.runs.environment import describe_environment
 
 POPULATIONS = ("iid(clients=10)", "shards(clients=10, shards_per_client=2)")
 RATES = (0.1, 0.02)

@@ -35,7 +35,7 @@ from askew.core.registry import piece
 from askew.core.server_piece import ServerContext, ServerPiece
 from askew.core.tensors import ModelState, Params, Tree, subtract, zeros_like
 from askew.pieces.statistic.mean_of import MeanOf
-from askew.runs.run_folder import describe_environment
+from askew.runs.environment import describe_environment
 from askew.runs.sweep import sweep
 
 SEEDS = (0, 1, 2)

@@ -124,7 +124,7 @@ def main() -> None:
     if options.row is not None:
         print(json.dumps(list(ROWS.values())[options.row]()))  # noqa: T201
         return
-    from askew.runs.run_folder import describe_environment
+    from askew.runs.environment import describe_environment
 
     rows: list[dict[str, Any]] = []
     for number, (what, engine, at) in enumerate(ROWS):

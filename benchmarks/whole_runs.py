@@ -18,7 +18,7 @@ import torch
 from askew.core.recipe import Recipe
 from askew.papers.fednnnn2020 import items as fednnnn2020
 from askew.papers.hsu2019 import items as hsu2019
-from askew.runs.run_folder import describe_environment
+from askew.runs.environment import describe_environment
 from askew.runs.sweep import sweep
 
 RUNS: dict[str, list[Recipe]] = {

@@ -23,9 +23,14 @@ def test_what_is_being_written_lies_beside_and_is_known_as_a_leftover(tmp_path: 
 def test_an_error_while_writing_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     files.write_text(path, "old")
-    with pytest.raises(KeyError), files.written(path) as aside:
-        aside.write_text("half")
-        raise KeyError
+
+    def fail() -> None:
+        with files.written(path) as aside:
+            aside.write_text("half")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
     assert path.read_text() == "old"
     assert [file.name for file in tmp_path.iterdir()] == ["a.txt"]
 

@@ -66,7 +66,7 @@ def test_sweep(run: Run) -> None:
 
 def test_resume(run: Run) -> None:
     stopped, went_on, without = run("resume")
-    assert stopped.startswith("stopped after 4 rounds, in the folder: checkpoint.pt, ")
+    assert stopped.startswith("stopped after 4 rounds, in the folder: askew.json, checkpoint-")
     assert went_on.startswith("went on to round 10: ")
     assert accuracies([went_on]) == accuracies([without])
 

@@ -9,7 +9,8 @@ import askew
 from askew.core import client_memory
 from askew.core.client_memory import ClientMemory
 from askew.core.tensors import ModelState
-from askew.runs.run_folder import MEMORY, RunFolder
+from askew.runs.checkpoints import MEMORY
+from askew.runs.run_folder import RunFolder
 
 RECIPE = askew.methods.scaffold(askew.Recipe(rounds=6, population="shards(clients=8, shards_per_client=2)", fraction=0.5))
 
@@ -37,16 +38,20 @@ def test_only_what_changed_is_written(tmp_path, monkeypatch):
     folder = RunFolder.create(tmp_path / "run", RECIPE, {})
     memory = ClientMemory(lambda model: {"c": torch.zeros(3)}, ModelState({}))
     memory.put(0, [0, 1, 2, 3], {"c": torch.arange(12.0).view(4, 3)})  # rows 1 to 4: blocks 0, 1, 2
-    folder.save_checkpoint({"round": 1, "memory": memory.state})
+    folder.save_checkpoint({"round": 1, "memory": memory.state}, {"seconds": 1.0})
     before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "run" / MEMORY).iterdir()}
     assert len(before) == 3
     memory.put(0, [3], {"c": torch.full((1, 3), 9.0)})  # row 4, block 2
-    folder.save_checkpoint({"round": 2, "memory": memory.state})
+    folder.save_checkpoint({"round": 2, "memory": memory.state}, {"seconds": 2.5})
     after = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "run" / MEMORY).iterdir()}
-    assert len(after) == 3
-    assert len(before.items() & after.items()) == 2
+    assert len(after) == 4, "block 2 in two versions: the checkpoint before this one is kept"
+    assert len(before.items() & after.items()) == 3
+    folder.save_checkpoint({"round": 3, "memory": memory.state}, {"seconds": 3.0})
+    assert len(list((tmp_path / "run" / MEMORY).iterdir())) == 3
     read = ClientMemory(lambda model: {"c": torch.zeros(3)}, ModelState({}))
-    read.state = RunFolder.open(tmp_path / "run").load_checkpoint(torch.device("cpu"))["memory"]
+    state, seconds = RunFolder.open(tmp_path / "run").load_checkpoint(torch.device("cpu"), {})
+    assert seconds == 3.0
+    read.state = state["memory"]
     assert read.rows(0, [0, 3, 7])["c"].tolist() == [[0, 1, 2], [9, 9, 9], [0, 0, 0]]
 
 

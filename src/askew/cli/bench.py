@@ -14,8 +14,8 @@ from askew.cli.common import AsJson, DataDir, Imports, import_modules, out, prin
 from askew.cli.run import Device, Settings
 from askew.engine.choice import TRY_CLIENTS, TRY_STEPS, calibrate, choose
 from askew.engine.task import Task, build_task
+from askew.runs.environment import describe_environment
 from askew.runs.load import load_recipe
-from askew.runs.run_folder import describe_environment
 
 app = typer.Typer()
 

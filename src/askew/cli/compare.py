@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +12,8 @@ from rich.console import Console
 
 from askew.cli.common import AsJson, DataDir, Imports, err, import_modules, out, print_json, split_outside_brackets
 from askew.cli.progress import RunProgress
-from askew.cli.run import Device, Engine, Settings
+from askew.cli.run import CheckpointEvery, Device, Engine, Settings
+from askew.cli.sweep import RetryFailed
 from askew.core import registry
 from askew.core.errors import AskewError
 from askew.core.recipe import Recipe
@@ -21,8 +23,8 @@ from askew.runs import default_job
 from askew.runs.compare import compare as run_all
 from askew.runs.compare import write_table
 from askew.runs.comparison import Comparison, Contender
+from askew.runs.folders import check_many, default_folder
 from askew.runs.load import load_recipe
-from askew.runs.run_folder import RunFolder, default_folder
 
 app = typer.Typer()
 _LADDER = "fedavg, "
@@ -45,6 +47,8 @@ def compare(
     folder: Annotated[Path | None, typer.Option(
         "--out", metavar="DIR", help="Where it all goes; else a new folder under runs/.")] = None,
     go_on: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted comparison in DIR (same options).")] = False,
+    retry_failed: RetryFailed = False,
+    checkpoint_every: CheckpointEvery = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it here too: .png, .svg or .pdf.")] = None,
     engine: Engine = "auto",
     device: Device = "cpu",
@@ -76,20 +80,13 @@ def compare(
     recipes = make_recipes(file, pairs, methods)
     plain = all(value is None for value in (file, data, population, methods))
     skews = _skewed(recipes["fedavg"]) if plain else {}
-    RunFolder.check_many(folder, go_on, "comparison")
-    folder = folder or default_folder("compare")
-    first = next(iter(recipes.values())).seed
-    with RunProgress(seeds * sum(recipe.rounds for recipe in (*recipes.values(), *skews.values())), "compare") as progress:
-        shared: Any = {"go_on": go_on, "engine": engine, "device": device, "data_dir": data_dir, "on_round": progress.on_round}
-        result = run_all(recipes, range(first, first + seeds), target=target, out=folder, **shared)
-        ladder = None
-        if skews and not result.interrupted:
-            ladder = run_all(skews, result.seeds, out=folder / "skew", **shared)
-    table = result.as_mapping()
-    if ladder is not None:
-        table["skew"] = skew_table(result, ladder, data_dir)
-        write_table(folder, table, device, engine)
-    _draw(result, folder, plot)
+    check_many(folder, go_on, "comparison")
+    with nullcontext(folder) if folder else default_folder("compare") as place:
+        shared: Any = {"go_on": go_on, "retry_failed": retry_failed, "checkpoint_every": checkpoint_every, "engine": engine,
+                       "device": device, "data_dir": data_dir}
+        result, ladder, table = _compared(recipes, skews, seeds, target, place, shared)
+        _draw(result, place, plot)
+    folder = place
     if as_json:
         print_json(table)
     else:
@@ -99,6 +96,24 @@ def compare(
         raise typer.Exit(130)
     if not any(contender.finished for contender in result.contenders):
         raise typer.Exit(3)  # as `askew run` does when training diverges
+
+
+def _compared(recipes: Mapping[str, Recipe], skews: Mapping[str, Recipe], seeds: int, target: float | None, folder: Path,
+              shared: Mapping[str, Any]) -> tuple[Comparison, Comparison | None, dict[str, Any]]:
+    """The comparison, the one of FedAvg on less skewed federations where it is wanted, and the table of both."""
+    first = next(iter(recipes.values())).seed
+    rounds = seeds * sum(recipe.rounds for recipe in (*recipes.values(), *skews.values()))
+    with RunProgress(rounds, "compare") as progress:
+        result = run_all(recipes, range(first, first + seeds), target=target, out=folder, on_round=progress.on_round, **shared)
+        ladder = None
+        if skews and not result.interrupted:
+            ladder = run_all(skews, result.seeds, out=folder / "skew", on_round=progress.on_round,
+                             **{**shared, "go_on": shared["go_on"] and (folder / "skew").is_dir()})
+    table = result.as_mapping()
+    if ladder is not None:
+        table["skew"] = skew_table(result, ladder, shared["data_dir"])
+        write_table(folder, table, shared["device"], shared["engine"])
+    return result, ladder, table
 
 
 def make_recipes(file: Path | None, pairs: Sequence[str], methods: str | None) -> dict[str, Recipe]:

@@ -9,7 +9,7 @@ import typer
 
 from askew.cli.common import AsJson, DataDir, Imports, import_modules
 from askew.cli.progress import RunProgress
-from askew.cli.run import Device, Engine, show
+from askew.cli.run import CheckpointEvery, Device, Engine, show
 from askew.runs.run import resume as go_on
 from askew.runs.run_folder import RunFolder
 
@@ -21,6 +21,7 @@ def resume(
     folder: Annotated[Path, typer.Argument(help="The run folder of an interrupted run.")],
     engine: Engine = "auto",
     device: Device = "cpu",
+    checkpoint_every: CheckpointEvery = None,
     imports: Imports = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
@@ -29,5 +30,6 @@ def resume(
     import_modules(imports)
     recipe = RunFolder.open(folder).recipe
     with RunProgress(recipe.rounds, f"{recipe.name} on {recipe.data.name}") as progress:
-        result = go_on(folder, engine=engine, device=device, data_dir=data_dir, on_round=progress.on_round)
+        result = go_on(folder, engine=engine, device=device, data_dir=data_dir, checkpoint_every=checkpoint_every,
+                       on_round=progress.on_round)
     show(result, as_json)

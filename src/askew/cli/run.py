@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -9,12 +10,14 @@ import typer
 
 from askew.cli.common import AsJson, DataDir, Imports, err, import_modules, out, print_json
 from askew.cli.progress import RunProgress
+from askew.runs.folders import default_folder
 from askew.runs.load import load_recipe
 from askew.runs.result import Result
 from askew.runs.run import run as train
-from askew.runs.run_folder import default_folder
 
 app = typer.Typer()
+CheckpointEvery = Annotated[str | None, typer.Option(
+    "--checkpoint-every", metavar="N|TIME", help="Save every N rounds, or every 30s, 5m, 1h; else so that little is lost.")]
 Engine = Annotated[str, typer.Option(help="How rounds are computed: auto, sequential, vectorised, parallel.")]
 Precision = Annotated[str, typer.Option(help="Of the vectorised engine on a GPU: fp32, tf32 or bf16.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, ...")]
@@ -29,7 +32,8 @@ def run(
     method: Annotated[str | None, typer.Option(help="A method of the papers, e.g. fednnnn or 'fedprox(mu=0.1)'.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of every random stream.")] = None,
     folder: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="The run folder; else a new one under runs/.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run that DIR holds.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run that DIR holds; only what askew wrote goes.")] = False,
+    checkpoint_every: CheckpointEvery = None,
     engine: Engine = "auto",
     precision: Precision = "fp32",
     device: Device = "cpu",
@@ -51,9 +55,10 @@ def run(
     recipe = load_recipe(file, settings or [], method)
     if seed is not None:
         recipe = recipe.replace(seed=seed)
-    with RunProgress(recipe.rounds, f"{recipe.name} on {recipe.data.name}") as progress:
+    place = nullcontext(folder) if folder else default_folder(f"{recipe.name}-{recipe.data.name}")
+    with place as path, RunProgress(recipe.rounds, f"{recipe.name} on {recipe.data.name}") as progress:
         result = train(recipe, engine=engine, precision=precision, device=device, data_dir=data_dir, overwrite=overwrite,
-                       out=folder or default_folder(f"{recipe.name}-{recipe.data.name}"), on_round=progress.on_round)
+                       checkpoint_every=checkpoint_every, out=path, on_round=progress.on_round)
     show(result, as_json)
 
 

@@ -14,16 +14,17 @@ from rich.table import Table
 
 from askew.cli.common import AsJson, DataDir, Imports, err, import_modules, out, print_json, split_outside_brackets
 from askew.cli.progress import RunProgress
-from askew.cli.run import Device, Engine, Precision, Settings
+from askew.cli.run import CheckpointEvery, Device, Engine, Precision, Settings
 from askew.core.errors import AskewError
 from askew.core.recipe import parse_value
+from askew.runs.folders import check_many, held
 from askew.runs.load import load_recipe
 from askew.runs.result import Result
-from askew.runs.run_folder import RunFolder
 from askew.runs.sweep import grid
 from askew.runs.sweep import sweep as train
 
 app = typer.Typer()
+RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="With --resume: go on with what failed, too.")]
 
 
 @app.command()
@@ -36,6 +37,8 @@ def sweep(
     folder: Annotated[Path | None, typer.Option(
         "--out", metavar="DIR", help="Keep a run folder for each configuration here; else nothing is written.")] = None,
     go_on: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted sweep in DIR (same options).")] = False,
+    retry_failed: RetryFailed = False,
+    checkpoint_every: CheckpointEvery = None,
     engine: Engine = "auto",
     precision: Precision = "fp32",
     device: Device = "cpu",
@@ -57,10 +60,12 @@ def sweep(
         raise AskewError("sweep needs at least one --grid KEY=A,B,...; for example --grid sgd.lr=0.03,0.1,0.3")
     recipes = grid(load_recipe(file, settings or [], method), values)
     combinations = [dict(zip(values, chosen, strict=True)) for chosen in product(*values.values())]  # in the order of `grid`
-    RunFolder.check_many(folder, go_on, "sweep")
+    check_many(folder, go_on, "sweep")
     folders = None if folder is None else [folder / _folder_name(i, setting) for i, setting in enumerate(combinations)]
-    with RunProgress(sum(r.rounds for r in recipes), f"{len(recipes)} configurations") as progress:
+    total = sum(r.rounds for r in recipes)
+    with held(folder, "sweep"), RunProgress(total, f"{len(recipes)} configurations") as progress:
         results = train(recipes, engine=engine, precision=precision, device=device, data_dir=data_dir, folders=folders,
+                        retry_failed=retry_failed, checkpoint_every=checkpoint_every,
                         on_round=lambda i, record, recipe: progress.on_round(record, recipe))
     rows = sorted(zip(combinations, results, strict=True), key=_rank)
     interrupted = any(result.interrupted for result in results)
@@ -72,6 +77,8 @@ def sweep(
         remedy = f"go on with the same options and --resume --out {folder}" if folder else "with --out DIR it could be gone on with"
         err.print(f"interrupted: this is how far it came; {remedy}", soft_wrap=True)
         raise typer.Exit(130)
+    if all(result.failed for result in results):
+        raise AskewError(f"all {len(results)} configurations failed: {results[0].failed}")
 
 
 def _table(rows: Sequence[tuple[dict[str, object], Result]]) -> Table:
@@ -81,25 +88,27 @@ def _table(rows: Sequence[tuple[dict[str, object], Result]]) -> Table:
         table.add_column(name, justify="left" if name in settings else "right")
     for setting, result in rows:
         numbers, shown = ("", "", ""), result.objective.shown
-        if result.evaluations and not result.diverged:
+        if result.evaluations and not (result.diverged or result.failed):
             numbers = (shown(result.score), shown(result.best[result.headline]), str(result.best["round"]))
         left = f"{len(result.records)} of {result.recipe.rounds} rounds" if result.interrupted else ""
-        table.add_row(*map(str, setting.values()), *numbers, result.diverged or left)
+        broke_off = f"failed: {result.failed}" if result.failed else result.diverged
+        table.add_row(*map(str, setting.values()), *numbers, broke_off or left)
     return table
 
 
 def _rank(row: tuple[dict[str, object], Result]) -> float:
     result = row[1]
-    if result.diverged or not result.evaluations:
+    if result.diverged or result.failed or not result.evaluations:
         return math.inf
     return -result.best[result.headline] if result.objective.higher_is_better else float(result.best[result.headline])
 
 
 def _row(setting: dict[str, object], result: Result) -> dict[str, object]:
-    known = result.diverged is None and bool(result.evaluations)
+    known = result.diverged is None and result.failed is None and bool(result.evaluations)
     best, headline = result.best if known else {}, result.headline
     return {"settings": setting, headline: result.score if known else None, f"best_{headline}": best.get(headline),
-            "best_round": best.get("round"), "rounds": len(result.records), "diverged": result.diverged, "seed": result.recipe.seed,
+            "best_round": best.get("round"), "rounds": len(result.records), "diverged": result.diverged,
+            "failed": result.failed, "seed": result.recipe.seed,
             "run": None if result.folder is None else str(result.folder)}
 
 

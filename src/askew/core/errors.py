@@ -1,4 +1,4 @@
-"""The two ways a run can end badly, each with its exit code on the command line, and what messages share."""
+"""The ways a run can end badly, each with its exit code on the command line, and what messages share."""
 
 import difflib
 from collections.abc import Iterable
@@ -14,6 +14,14 @@ class DivergedError(AskewError):
     """Training produced NaN or infinity. The last good weights are kept."""
 
     exit_code = 3
+
+
+class UnwritableError(AskewError):
+    """A disk is full, a folder is read-only or gone: what concerns all that is being written, not one configuration."""
+
+
+class InUseError(AskewError):
+    """Another process works in the same folder."""
 
 
 def first_line(error: Exception) -> str:

@@ -7,6 +7,7 @@ an interruption at any instant leaves the old file, and at most a leftover that 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import secrets
@@ -15,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from askew.core.errors import AskewError
+from askew.core.errors import AskewError, UnwritableError
 
 LEFTOVER = ".askew-new"  # in the names of files that are being written
 MEGABYTE = 2**20
@@ -126,10 +127,16 @@ def check_new(path: str | Path, option: str, remedy: str = "name another file, o
     return path
 
 
-def cannot_write(path: str | Path, error: OSError) -> AskewError:
+def cannot_write(path: str | Path, error: OSError) -> UnwritableError:
     """One line for a disk that is full, a folder that is read-only or gone, ..."""
-    return AskewError(f"{str(path)!r} cannot be written: {error.strerror or error}; "
+    return UnwritableError(f"{str(path)!r} cannot be written: {error.strerror or error}; "
                       "make room, or see to the folder, and go on from there")
+
+
+def sha256(path: str | Path) -> str:
+    """Of a file's bytes."""
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sync(path: Path) -> None:

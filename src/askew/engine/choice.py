@@ -12,6 +12,7 @@ import torch
 from askew.core.errors import AskewError, suggest
 from askew.core.population import Ownership
 from askew.engine.batched import CannotBatch
+from askew.engine.graphed import PRECISIONS
 from askew.engine.parallel import Parallel
 from askew.engine.protocol import Engine, Job, Lane
 from askew.engine.sequential import Sequential
@@ -55,8 +56,7 @@ def make_engine(name: str, task: Task, precision: str = "fp32", runs: int = 1, c
     """
     if name == "auto":
         name = choose(task)
-    if name not in ENGINES:
-        raise AskewError(f"unknown engine {name!r}; {suggest(name, ['auto', *ENGINES])}")
+    check_engine(name, precision)
     try:
         if name == "vectorised":
             return Vectorised(task, precision=precision, runs=runs, compiled=compiled)
@@ -64,6 +64,14 @@ def make_engine(name: str, task: Task, precision: str = "fp32", runs: int = 1, c
     except CannotBatch as error:
         warnings.warn(f"engine {name}: {error}; sequential is taken instead: one client after the other", UserWarning, stacklevel=2)
         return Sequential(task)
+
+
+def check_engine(name: str, precision: str) -> None:
+    """Refuse names that there are not, before any work."""
+    if name != "auto" and name not in ENGINES:
+        raise AskewError(f"unknown engine {name!r}; {suggest(name, ['auto', *ENGINES])}")
+    if precision not in PRECISIONS:
+        raise AskewError(f"unknown precision {precision!r}; {suggest(precision, PRECISIONS)}")
 
 
 def choose(task: Task, lanes: int = 1) -> str:

@@ -19,7 +19,7 @@ from askew.engine.task import available, build_task, cohort_size, initial_model
 from askew.engine.threads import threads_for, use_threads
 from askew.papers.plan import Need, images, num_clients
 from askew.papers.store import Results
-from askew.runs.run_folder import device_name
+from askew.runs.environment import device_name
 
 Rates = dict[str, float]  # kind of run -> training images per second
 # Of the data sets that the papers use.

@@ -12,7 +12,7 @@ from askew.papers.item import Item
 from askew.papers.plan import Need, needs
 from askew.papers.store import Results, Run, columns
 from askew.rounds.simulation import Record
-from askew.runs.driver import CHECKPOINT_SECONDS, SAVING_SHARE
+from askew.runs.pace import LONGEST_S, SAVING_SHARE
 from askew.runs.result import Result
 from askew.runs.run_folder import RunFolder
 from askew.runs.sweep import sweep
@@ -82,11 +82,11 @@ class _Keeper:
     def on_round(self, i: int, record: Record, recipe: Recipe) -> None:
         self.records.setdefault(i, []).append(record)
         self.tell(record, recipe)
-        self._write_if(CHECKPOINT_SECONDS)
+        self._write_if(LONGEST_S)
 
     def on_end(self, i: int, result: Result) -> None:
         self.records.pop(i, None)
-        self.ended.append(self._stored(i, result.records, not result.interrupted and result.diverged is None, result.diverged,
+        self.ended.append(self._stored(i, result.records, result.finished, result.diverged,
                                        result.seconds, result.together))
         self._write_if(0.0)
 

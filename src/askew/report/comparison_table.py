@@ -14,6 +14,8 @@ from askew.core.recipe import Recipe
 _MARKS = "¹²³⁴⁵⁶⁷⁸⁹"
 Row = Mapping[str, Any]  # a method's entry of `Comparison.as_mapping`
 
+WAYS_TO_END = ("diverged", "failed")  # before the last round, but for Ctrl-C
+
 
 def method_rows(comparison: Mapping[str, Any], title: str | None = None) -> Table:
     """One row for each method that has finished a seed or diverged: the ceiling, methods with one global model by
@@ -24,7 +26,7 @@ def method_rows(comparison: Mapping[str, Any], title: str | None = None) -> Tabl
         title: above the table.
     """
     by_devices = comparison["judge"] == "devices"
-    rows = [row for row in comparison["methods"] if row["seeds"] or row["diverged"]]
+    rows = [row for row in comparison["methods"] if row["seeds"] or any(row.get(how) for how in WAYS_TO_END)]
     uneven = len({len(row["seeds"]) + len(row["diverged"]) for row in rows}) > 1
     target = comparison["target"]
     table = _table(title)
@@ -67,9 +69,13 @@ def skew_rows(rows: Sequence[Row], title: str | None = None) -> Table:
 
 
 def divergence_lines(rows: Sequence[Row]) -> list[str]:
-    """One line for each method that diverged: in how many of its seeds, and why."""
-    return [f"{row['name']} diverged in {len(row['diverged'])} of {len(row['diverged']) + len(row['seeds'])} seeds: "
-            f"seed {row['diverged'][0]['seed']}, {row['diverged'][0]['reason']}" for row in rows if row["diverged"]]
+    """One line for each method that diverged or failed: in how many of its seeds, and why."""
+    lines = []
+    for row in rows:
+        seeds = len(row["seeds"]) + sum(len(row.get(how, [])) for how in WAYS_TO_END)
+        lines += [f"{row['name']} {how} in {len(lost)} of {seeds} seeds: seed {lost[0]['seed']}, {lost[0]['reason']}"
+                  for how in WAYS_TO_END if (lost := row.get(how))]
+    return lines
 
 
 def _kind(row: Row) -> int:
@@ -92,15 +98,15 @@ def _cells(row: Row, champions: Mapping[str, float], by_devices: bool, with_gap:
         best = row[key] is not None and row[key] == champions.get(key) and _kind(row) == 1 if key else False
         return Text(text, style="bold" if best else "")
 
-    lost = len(row["diverged"])
+    ends = [how for how in WAYS_TO_END if row.get(how)]
     if not row["seeds"]:
-        return [Text(row["name"]), Text("diverged", style="red"), *[Text("")] * (4 + by_devices + with_gap)]
+        return [Text(row["name"]), Text(" and ".join(ends), style="red"), *[Text("")] * (4 + by_devices + with_gap)]
     accuracy = [cell(_spread(row), "accuracy_mean")]
     if by_devices:
         accuracy.append(cell(_spread(row, "test_accuracy"), "test_accuracy_mean"))
     gap = "" if row["gap_closed"] is None else f"{row['gap_closed']:.0%}"
-    if lost:
-        accuracy[0].append(f" ({lost} diverged)", style="red")
+    if ends:
+        accuracy[0].append(f" ({', '.join(f'{len(row[how])} {how}' for how in ends)})", style="red")
     return [cell(row["name"], "accuracy_mean"), *accuracy,
             cell(f"{100 * row['best_accuracy']:.1f} ({row['best_round']})", "best_accuracy"),
             cell(_rounds(row), "rounds_to_target"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -10,28 +9,32 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from askew.core import registry
+from askew.core import files, registry
 from askew.core.dataset import Dataset
 from askew.core.errors import AskewError
 from askew.core.objective import objective_of
 from askew.core.population_spec import PopulationSpec
 from askew.core.recipe import Recipe
 from askew.core.registry import Spec
+from askew.engine.choice import check_engine
 from askew.engine.task import Task, build_task
 from askew.engine.threads import use_threads
 from askew.pieces.probe import accuracy_on_devices_of
 from askew.rounds.simulation import Record
 from askew.runs.comparison import Comparison, Contender
 from askew.runs.driver import Configuration, Means, drive
+from askew.runs.environment import describe_environment
+from askew.runs.folders import check_many, held
 from askew.runs.judge import Judge, majority_accuracy
+from askew.runs.pace import Every
 from askew.runs.result import Result
-from askew.runs.run_folder import RunFolder, describe_environment
 
 TABLE = "table.json"
 
 
 def compare(recipes: Mapping[str, Recipe], seeds: Sequence[int], *, target: float | None = None, engine: str = "auto",
             device: str = "cpu", data_dir: str | None = None, out: str | Path | None = None, go_on: bool = False,
+            retry_failed: bool = False, checkpoint_every: str | int | None = None,
             on_round: Callable[[Record, Recipe], None] | None = None) -> Comparison:
     """Run every recipe with every seed, and judge all by one measure.
 
@@ -47,8 +50,11 @@ def compare(recipes: Mapping[str, Recipe], seeds: Sequence[int], *, target: floa
         target: the accuracy to which rounds are counted; None takes 95% of what centralised training reaches.
         engine, device, data_dir: as in `askew.run`.
         out: a folder, which gets table.json and a run folder for each recipe and seed; nothing is written without one.
-        go_on: the folder holds an interrupted comparison: keep what finished or diverged, resume what was under way, do the rest.
-        on_round: called with each round's record; the rounds that a diverged run did not reach come as empty records.
+        go_on: the folder holds an interrupted comparison: keep what finished, diverged or failed, resume what was under way,
+            do the rest.
+        retry_failed: then go on with what failed, too.
+        checkpoint_every: as in `askew.run`.
+        on_round: called with each round's record; the rounds that a run which broke off did not reach come as empty records.
 
     Returns:
         the comparison; on Ctrl-C, of what was finished.
@@ -59,7 +65,9 @@ def compare(recipes: Mapping[str, Recipe], seeds: Sequence[int], *, target: floa
         >>> [(row["name"], len(row["accuracies"])) for row in compared.as_mapping()["methods"]]
         [('fedavg', 2), ('fednnnn', 2)]
     """
-    _check(recipes, seeds, target, None if go_on else out)
+    _check(recipes, seeds, target)
+    if out is not None:
+        check_many(Path(out), go_on and Path(out).exists(), "comparison")
     began = time.monotonic()
     with use_threads(1):
         contenders, judge, majority = _prepare(recipes, seeds[0], device, data_dir)
@@ -67,14 +75,16 @@ def compare(recipes: Mapping[str, Recipe], seeds: Sequence[int], *, target: floa
     tell = on_round or (lambda record, recipe: None)
 
     def tell_missing(_: int, result: Result) -> None:
-        for _ in range(result.recipe.rounds - len(result.records) if result.diverged is not None else 0):
+        for _ in range(0 if result.finished or result.interrupted else result.recipe.rounds - len(result.records)):
             tell({}, result.recipe)
 
     configurations = [Configuration(contender.recipe.replace(seed=seed), None if out is None else Path(out) / f"{names[label]}-seed{seed}",
-                                    go_on=True, wave=wave)
+                                    go_on=True, retry=retry_failed, wave=wave)
                       for wave, seed in enumerate(seeds) for label, contender in contenders.items()]
-    results = drive(configurations, Means(engine, device=device, data_dir=data_dir, as_alone=True), keep=False,
-                    on_round=lambda _, record, recipe: tell(record, recipe), on_end=tell_missing)
+    check_engine(engine, "fp32")
+    means = Means(engine, device=device, data_dir=data_dir, as_alone=True, checkpoint_every=Every.of(checkpoint_every))
+    with held(None if out is None else Path(out), "comparison"):
+        results = drive(configurations, means, keep=False, on_round=lambda _, record, recipe: tell(record, recipe), on_end=tell_missing)
     # A run half done is no result: going on with the comparison resumes it.
     over = {label: tuple(replace(result, model={}) for result in results[at :: len(contenders)] if not result.interrupted)
             for at, label in enumerate(contenders)}
@@ -88,12 +98,10 @@ def compare(recipes: Mapping[str, Recipe], seeds: Sequence[int], *, target: floa
 
 def write_table(folder: Path, table: Mapping[str, Any], device: str, engine: str) -> None:
     """table.json: the numbers, and the machine and versions that they come from."""
-    folder.mkdir(parents=True, exist_ok=True)
-    whole = {**table, "environment": describe_environment(device, engine=engine)}
-    (folder / TABLE).write_text(json.dumps(whole, indent=1) + "\n")
+    files.write_json(folder / TABLE, {**table, "environment": describe_environment(device, engine=engine)})
 
 
-def _check(recipes: Mapping[str, Recipe], seeds: Sequence[int], target: float | None, out: str | Path | None) -> None:
+def _check(recipes: Mapping[str, Recipe], seeds: Sequence[int], target: float | None) -> None:
     if not recipes or not seeds:
         raise AskewError(f"there is nothing to compare: {len(recipes)} methods with {len(seeds)} seeds; give at least "
                          "one of each")
@@ -105,8 +113,6 @@ def _check(recipes: Mapping[str, Recipe], seeds: Sequence[int], target: float | 
         if (headline := objective_of(recipe).headline) != "accuracy":
             raise AskewError(f"{label}: methods are compared by accuracy, and {recipe.objective.name} is judged by {headline}; "
                              "train them with askew sweep")
-    if out is not None:
-        RunFolder.check_many(Path(out), False, "comparison")
 
 
 def _prepare(recipes: Mapping[str, Recipe], seed: int, device: str,

@@ -26,7 +26,7 @@ class Contender:
         recipe: what it runs, but for the seed.
         personal: whether devices choose among several models.
         is_ceiling: whether it trains on all data in one place.
-        results: of the seeds that finished or diverged.
+        results: of the seeds that finished, diverged or failed.
     """
 
     label: str
@@ -38,7 +38,7 @@ class Contender:
     @cached_property
     def finished(self) -> list[Result]:
         """Of the seeds that reached their last round."""
-        return [result for result in self.results if result.diverged is None]
+        return [result for result in self.results if result.finished]
 
     def accuracies(self, judge: Judge) -> list[float]:
         """After the last round, one per finished seed."""
@@ -158,6 +158,7 @@ class Comparison:
             "gap_closed": self.gap_closed(c), "bytes": c.bytes, "seconds": c.seconds,
             "seeds": [result.recipe.seed for result in c.finished],
             "diverged": [{"seed": result.recipe.seed, "reason": result.diverged} for result in c.results if result.diverged is not None],
+            "failed": [{"seed": result.recipe.seed, "reason": result.failed} for result in c.results if result.failed is not None],
             "runs": [str(result.folder) for result in c.finished if result.folder],
             "settings": {key: value for key, value in tomllib.loads(c.recipe.to_toml()).items() if key != "seed"},
         }

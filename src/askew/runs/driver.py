@@ -7,34 +7,38 @@ A configuration's result is what it would be alone.
 
 from __future__ import annotations
 
+import contextlib
 import time
+import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
 import torch
 from torch import nn
 
-from askew.core import registry
+from askew.core import interrupt, registry
 from askew.core.dataset import Dataset
-from askew.core.errors import AskewError, DivergedError
+from askew.core.errors import AskewError, DivergedError, InUseError, UnwritableError, first_line
+from askew.core.interrupt import shielded
 from askew.core.population import Population
 from askew.core.recipe import Recipe
 from askew.core.start import Start
 from askew.core.tensors import ModelState
-from askew.engine.choice import choose, make_engine
+from askew.engine.choice import check_engine, choose, make_engine
 from askew.engine.protocol import Engine
 from askew.engine.task import Task, available, build_task
 from askew.engine.threads import examples_per_step, threads_for, use_threads
 from askew.rounds.round import one_round
 from askew.rounds.simulation import Launched, Record, Simulation
+from askew.runs.data_prints import print_of_data, print_of_population
+from askew.runs.environment import describe_environment
+from askew.runs.folders import RECIPE, check_free
+from askew.runs.pace import Every, Pace
 from askew.runs.result import Result
-from askew.runs.run_folder import INTERRUPTED, RunFolder, describe_environment
+from askew.runs.run_folder import FAILED, INTERRUPTED, RunFolder
 from askew.runs.running import Running
-
-CHECKPOINT_SECONDS = 60.0  # at most this much work is lost to a power cut; Ctrl-C loses none
-SAVING_SHARE = 0.05  # of the time, at most, goes into checkpoints
 
 Key = TypeVar("Key", bound=Hashable)
 OnRound = Callable[[int, Record, Recipe], None]
@@ -48,14 +52,18 @@ class Configuration:
     Args:
         recipe: what to do.
         path: its run folder; nothing is written without one.
-        go_on: from what the folder holds: what finished or diverged is not trained again, what was interrupted goes on from
-            its checkpoint. Else, and where there is no checkpoint, what it holds is replaced.
+        go_on: from what the folder holds: what finished, diverged or failed is not trained again, what was interrupted goes on
+            from its checkpoint; where there is none, what askew wrote there is replaced.
+        overwrite: replace a run that the folder holds.
+        retry: what failed goes on from its checkpoint, too.
         wave: all configurations of a wave are over before one of the next begins.
     """
 
     recipe: Recipe
     path: Path | None = None
     go_on: bool = False
+    overwrite: bool = False
+    retry: bool = False
     wave: int = 0
 
 
@@ -69,6 +77,7 @@ class Means:
         data, population, model: objects in place of what recipes name.
         as_alone: whether "auto" takes for each configuration the engine that it would have alone, for the same bits; else it
             takes the one that suits as many of a shape as there are.
+        checkpoint_every: how often runs with a folder are saved.
     """
 
     engine: str = "auto"
@@ -79,6 +88,7 @@ class Means:
     population: Population | None = None
     model: nn.Module | None = None
     as_alone: bool = False
+    checkpoint_every: Every = field(default_factory=Every)
 
     @property
     def replaced(self) -> dict[str, str]:
@@ -88,68 +98,166 @@ class Means:
 
 
 def drive(configurations: Sequence[Configuration], means: Means, *, keep: bool = True, limit_s: float | None = None,
-          on_round: OnRound | None = None, on_end: OnEnd | None = None) -> list[Result]:
+          stop_at_failure: bool = False, on_round: OnRound | None = None, on_end: OnEnd | None = None) -> list[Result]:
     """Train configurations, those of equal shape together.
+
+    Ctrl-C, SIGTERM and SIGHUP stop it; whatever stops it, what there is has been saved in the folders.
 
     Args:
         keep: whether results hold their simulations; else numbers and weights only.
         limit_s: stop, as Ctrl-C would, at the end of the round in which so many seconds are over.
+        stop_at_failure: raise the first error that breaks a configuration off; else it is in its result's `failed`, and the
+            others go on.
         on_round: called with (number of the configuration, record, recipe); rounds of earlier sessions come first.
-        on_end: called with (number of the configuration, result) when it is finished, diverged or interrupted.
+        on_end: called with (number of the configuration, result) when it is finished, diverged, failed or interrupted.
 
     Returns:
-        one result per configuration, in their order; one that diverges does not stop the others. On Ctrl-C, what there is so
-        far: the results of what was not finished are `interrupted`.
+        one result per configuration, in their order; one that diverges or fails does not stop the others. On Ctrl-C, what
+        there is so far: the results of what was not finished are `interrupted`.
     """
-    course = _Course(configurations, means, keep, None if limit_s is None else time.monotonic() + limit_s, on_round, on_end)
+    check_engine(means.engine, means.precision)
+    deadline = None if limit_s is None else time.monotonic() + limit_s
+    course = _Course(configurations, means, keep, deadline, stop_at_failure, on_round, on_end)
     try:
-        with torch.random.fork_rng(devices=[]):  # local training seeds the global generator
+        # Local training seeds the global generator.
+        with interrupt.as_ctrl_c(), torch.random.fork_rng(devices=[]):
             course.run()
     except KeyboardInterrupt:
         pass  # what was under way has been kept, and its result says that it was interrupted
+    except _CallersError as error:
+        raise error.error from None
     return [course.result(i) for i in range(len(configurations))]
+
+
+class _CallersError(Exception):
+    """Raised by a function of the caller's: no configuration failed, but everything ends."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
+class _OtherRecipeError(AskewError):
+    """A folder holds a run of another recipe: the caller means another folder, or other settings."""
+
+
+CONCERNS_ALL = (UnwritableError, InUseError, _CallersError, _OtherRecipeError)  # no other configuration would fare better
 
 
 class _Course:
     """The configurations on their way: which are over, which have a folder to go on from."""
 
     def __init__(self, configurations: Sequence[Configuration], means: Means, keep: bool, deadline: float | None,
-                 on_round: OnRound | None, on_end: OnEnd | None) -> None:
+                 stop_at_failure: bool, on_round: OnRound | None, on_end: OnEnd | None) -> None:
         self.configurations, self.means, self._keep, self._deadline = configurations, means, keep, deadline
-        self.on_round = on_round or (lambda i, record, recipe: None)
-        self._on_end = on_end or (lambda i, result: None)
+        self._on_round, self._on_end, self._stop_at_failure = on_round, on_end, stop_at_failure
         self._earlier: dict[int, RunFolder] = {}  # with a checkpoint
         self._over: dict[int, Result] = {}
         self._data: dict[str, Dataset] = {}
+        self._prints: dict[str, str] = {}
         self._starts: dict[Hashable, ModelState] = {}
+        self.running: dict[int, Running] = {}
+        self._errors: list[Exception] = []
 
     def run(self) -> None:
         for i, configuration in enumerate(self.configurations):
             if configuration.go_on and configuration.path is not None:
-                self._look(i, configuration.recipe, configuration.path)
+                with self._failing(i):
+                    self._look(i, configuration, configuration.path)
         left = [i for i in range(len(self.configurations)) if i not in self._over]
         self._load([self.configurations[i].recipe for i in left])
         for numbers in _grouped(left, lambda i: (self.configurations[i].wave, shape_of(self.configurations[i].recipe))).values():
-            with use_threads(1):  # a few examples to see what a network takes; training has threads of its own
-                tasks = {i: self._task(i) for i in numbers}
+            tasks = self._tasks(numbers)
             for engine, members in self._engines(tasks):
-                _Lockstep(self, engine, {i: tasks[i] for i in members}).train()
+                self._train(engine, {i: tasks[i] for i in members})
+        if self._errors and all(result.failed and not result.records for result in self._over.values()):
+            raise self._errors[0]  # none could be begun: what is wrong is wrong with all of them
 
-    def _look(self, i: int, recipe: Recipe, path: Path) -> None:
+    @contextlib.contextmanager
+    def _failing(self, *numbers: int) -> Iterator[None]:
+        """A block whose errors end these configurations, not the others."""
+        try:
+            yield
+        except CONCERNS_ALL:
+            raise
+        except Exception as error:
+            for i in numbers:
+                self._fail(i, error)
+
+    def _train(self, engine: Engine, tasks: Mapping[int, Task]) -> None:
+        """Together; where an error breaks that off, one by one, so that only those fail that fail alone."""
+        try:
+            _Lockstep(self, engine, tasks).train()
+        except BaseException as error:
+            if not isinstance(error, Exception) or isinstance(error, CONCERNS_ALL):  # Ctrl-C and its like
+                self._interrupt()
+                raise
+            if len(tasks) == 1:
+                self._fail(next(iter(tasks)), error)
+                return
+            warnings.warn(f"{len(tasks)} configurations could not go on together ({first_line(error)}): one by one", stacklevel=2)
+            for i in [i for i in tasks if i not in self._over]:
+                for alone, _ in self._engines({i: tasks[i]}):
+                    self._train(alone, {i: tasks[i]})
+
+    def _interrupt(self) -> None:
+        """Keep what is under way, as far as it can be written."""
+        with shielded():
+            for i in list(self.running):
+                with contextlib.suppress(UnwritableError):
+                    self.leave(i, INTERRUPTED)
+
+    def _fail(self, i: int, error: Exception) -> None:
+        """An error broke a configuration off: keep how far it came."""
+        configuration, kept = self.configurations[i], i in self.running
+        reason = first_line(error) if isinstance(error, AskewError) else f"{type(error).__name__}: {first_line(error)}"
+        failed = Result(configuration.recipe, [], {}, 0.0, folder=configuration.path, failed=reason)
+        try:
+            if kept:
+                self.leave(i, FAILED, failed=reason)
+            elif not self._stop_at_failure:
+                self.end(i, failed)
+        except CONCERNS_ALL:
+            raise
+        except Exception as second:  # its state cannot be saved, either: the last checkpoint stays
+            kept = False
+            if not self._stop_at_failure:
+                self.end(i, replace(failed, failed=f"{reason}; it could not be saved, either: {first_line(second)}"))
+        if self._stop_at_failure:
+            if kept and configuration.path is not None:
+                error.add_note(f"what there was of the run has been kept; askew resume {configuration.path} goes on from there")
+            raise error
+        self._errors.append(error)
+        warnings.warn(f"{configuration.path or configuration.recipe.name} failed: {reason}", stacklevel=2)
+
+    def leave(self, i: int, stopped: str | None = None, together: int = 1, failed: str | None = None) -> None:
+        """One that was under way is over."""
+        with shielded():
+            result = self.running[i].end(stopped, together, failed)
+            del self.running[i]
+        self.end(i, result)
+
+    def _look(self, i: int, configuration: Configuration, path: Path) -> None:
         """What an earlier session left in a folder."""
-        RunFolder.check_free(path, overwrite=True)
-        if not path.exists() or not any(path.iterdir()):
+        recipe = configuration.recipe
+        check_free(path, overwrite=True)
+        if not (path / RECIPE).exists():
             return
         folder = RunFolder.open(path)
         if folder.recipe != recipe.replace(name=folder.recipe.name):
-            raise AskewError(f"{str(path)!r} holds a run of another recipe; go on with the settings it began with, or name another folder")
-        if folder.divergence is not None or folder.is_finished:
-            result = Result(recipe, folder.records(), folder.load_weights("model"), folder.seconds, folder=path,
-                            diverged=folder.divergence, together=folder.together)
-            for record in result.records:
-                self.on_round(i, record, recipe)
-            self.end(i, result)
-        elif folder.has_checkpoint:
+            raise _OtherRecipeError(f"{str(path)!r} holds a run of another recipe; go on with the settings it began with, or name another folder")
+        ended = folder.is_finished or folder.divergence is not None
+        if ended or (folder.failure is not None and not configuration.retry):
+            try:
+                result = Result(recipe, folder.check_records(), folder.load_weights("model") if ended else {}, folder.seconds,
+                                folder=path, diverged=folder.divergence, together=folder.together, failed=folder.failure)
+            except AskewError as error:
+                warnings.warn(f"{error}: it is trained again", stacklevel=2)
+            else:
+                for record in result.records:
+                    self.tell(i, record, recipe)
+                self.end(i, result)
+                return
+        if folder.has_checkpoint:
             for name in folder.environment.get("replaced", {}):
                 if name not in self.means.replaced:
                     raise AskewError(f"{str(path)!r} was given a {name} of its own; go on in Python with askew.resume(..., {name}=...)")
@@ -160,11 +268,19 @@ class _Course:
         for name in dict.fromkeys(str(recipe.data) for recipe in recipes):
             data = self.means.data
             data = registry.build("data", name, data_dir=self.means.data_dir) if data is None else data
+            if any(configuration.path is not None for configuration in self.configurations):
+                self._prints[name] = print_of_data(data)
             self._data[name] = data.to(available(self.means.device))
 
-    def _task(self, i: int) -> Task:
-        means, recipe = self.means, self.configurations[i].recipe
-        return build_task(recipe, data=self._data[str(recipe.data)], population=means.population, model=means.model, device=means.device)
+    def _tasks(self, numbers: Iterable[int]) -> dict[int, Task]:
+        """Of those that can be built; the others have failed."""
+        means, tasks = self.means, {}
+        for i in numbers:
+            recipe = self.configurations[i].recipe
+            with self._failing(i), use_threads(1):  # a few examples to see what a network takes; training has threads of its own
+                tasks[i] = build_task(recipe, data=self._data[str(recipe.data)], population=means.population, model=means.model,
+                                      device=means.device)
+        return tasks
 
     def _engines(self, tasks: Mapping[int, Task]) -> Iterator[tuple[Engine, list[int]]]:
         """Engines for tasks of equal shape, and whom they train at once: all where the engine batches them, else one by one."""
@@ -183,21 +299,35 @@ class _Course:
             # An engine has one network for all that it trains together: what is not trained must be alike.
             return name, environment.get("precision", self.means.precision), tasks[i].untrained
 
-        with use_threads(1):
-            groups = _grouped(tasks, needs)
+        groups: dict[tuple[str, str, str], list[int]] = {}
+        for i in tasks:
+            with self._failing(i), use_threads(1):
+                groups.setdefault(needs(i), []).append(i)
         for (name, precision, _), members in groups.items():
             compiled = next((self._earlier[i].was_compiled for i in members if i in self._earlier), None)
-            with use_threads(1):
+            engine = None
+            with self._failing(*members), use_threads(1):
                 engine = make_engine(name, tasks[members[0]], precision, len(members), compiled)
-            for part in [members] if engine.batches_lanes else [[i] for i in members]:
-                yield engine, part
+            if engine is not None:
+                for part in [members] if engine.batches_lanes else [[i] for i in members]:
+                    yield engine, part
 
     def begin(self, i: int, task: Task, engine: Engine) -> Running:
-        recipe, path, means = self.configurations[i].recipe, self.configurations[i].path, self.means
+        if i in self.running:  # it was under way with others, and goes on alone
+            self.running[i].simulation.engine = engine
+        else:
+            self.running[i] = self._begun(i, task, engine)
+        return self.running[i]
+
+    def _begun(self, i: int, task: Task, engine: Engine) -> Running:
+        configuration, means = self.configurations[i], self.means
+        recipe, path = configuration.recipe, configuration.path
+        about = {} if path is None else {"data": self._prints[str(recipe.data)], "population": print_of_population(task.population)}
         if i in self._earlier:  # its start lies behind: a warm-up need not be trained again
-            running = Running.from_checkpoint(Simulation(task, engine, start=task.fresh), recipe, self._earlier[i])
+            self._earlier[i].hold()
+            running = Running.from_checkpoint(Simulation(task, engine, start=task.fresh), recipe, self._earlier[i], about)
             for record in running.records:
-                self.on_round(i, record, recipe)
+                self.tell(i, record, recipe)
             return running
         with use_threads(threads_for(task, engine).training):
             start = self._start(task)
@@ -207,7 +337,8 @@ class _Course:
         environment = describe_environment(means.device, engine=engine.name, compiled=getattr(engine, "compiled", False),
                                            training_threads=simulation.threads.training, precision=means.precision,
                                            data_dir=means.data_dir, replaced=means.replaced)
-        return Running(simulation, recipe, RunFolder.create(path, recipe, environment, overwrite=True))
+        folder = RunFolder.create(path, recipe, environment, overwrite=configuration.overwrite or configuration.go_on)
+        return Running(simulation, recipe, folder, about=about)
 
     def _start(self, task: Task) -> ModelState:
         """The first weights; one start for all that would have the same."""
@@ -219,11 +350,23 @@ class _Course:
             self._starts[key] = start.make(task, task.fresh)
         return self._starts[key]
 
+    def tell(self, i: int, record: Record, recipe: Recipe) -> None:
+        if self._on_round is not None:
+            try:
+                self._on_round(i, record, recipe)
+            except Exception as error:
+                raise _CallersError(error) from error
+
     def end(self, i: int, result: Result) -> None:
         self._over[i] = result if self._keep else replace(result, simulation=None)
-        self._on_end(i, self._over[i])
+        if self._on_end is not None:
+            try:
+                self._on_end(i, self._over[i])
+            except Exception as error:
+                raise _CallersError(error) from error
 
     def check_time(self) -> None:
+        interrupt.check()
         if self._deadline is not None and time.monotonic() >= self._deadline:
             raise KeyboardInterrupt
 
@@ -231,8 +374,10 @@ class _Course:
         """What became of a configuration; one that was not reached has what an earlier session left."""
         if i in self._over:
             return self._over[i]
-        recipe, folder = self.configurations[i].recipe, self._earlier.get(i)
-        records, seconds = (folder.records(), folder.seconds) if folder else ([], 0.0)
+        recipe, folder, records, seconds = self.configurations[i].recipe, self._earlier.get(i), [], 0.0
+        if folder is not None:
+            with contextlib.suppress(AskewError):
+                records, seconds = folder.records(), folder.seconds
         return Result(recipe, records, {}, seconds, interrupted=True, folder=self.configurations[i].path)
 
 
@@ -245,23 +390,19 @@ class _Lockstep:
         self._ahead: dict[int, Launched] = {}  # the coming round, where the device has it already
 
     def train(self) -> None:
-        try:
-            for i, task in self._tasks.items():
-                self._course.check_time()
-                self._running[i] = self._course.begin(i, task, self._engine)
-            saved, took = time.monotonic(), 0.0
-            while self._unfinished():
-                self._course.check_time()
-                self._round()
-                if time.monotonic() - saved > max(CHECKPOINT_SECONDS, took / SAVING_SHARE):
-                    saved = time.monotonic()
-                    for running in self._running.values():
-                        running.save()
-                    took = time.monotonic() - saved
-        except KeyboardInterrupt:
-            for i in list(self._running):
-                self._leave(i, INTERRUPTED)
-            raise
+        pace = Pace(self._course.means.checkpoint_every)
+        for i, task in self._tasks.items():
+            self._course.check_time()
+            self._running[i] = self._course.begin(i, task, self._engine)
+        while self._unfinished():
+            if pace.due:  # before the first round, too: a start may have been trained
+                began = time.monotonic()
+                for running in self._running.values():
+                    running.save()
+                pace.saved(time.monotonic() - began)
+            self._course.check_time()
+            self._round()
+            pace.round_done()
 
     def _unfinished(self) -> bool:
         """Whether some are left when those at their last round have gone."""
@@ -270,9 +411,8 @@ class _Lockstep:
         return bool(self._running)
 
     def _leave(self, i: int, stopped: str | None = None) -> None:
-        result = self._running[i].end(stopped, len(self._tasks))
         del self._running[i]
-        self._course.end(i, result)
+        self._course.leave(i, stopped, len(self._tasks))
 
     def _round(self) -> None:
         """One round of all; of those that lag behind, where some do: a step has one round number, for the rates' decay."""
@@ -289,8 +429,9 @@ class _Lockstep:
             except DivergedError as error:
                 self._leave(i, str(error))
             else:
-                self._running[i].add(record)
-                self._course.on_round(i, record, self._running[i].recipe)
+                with shielded():
+                    self._running[i].add(record)
+                self._course.tell(i, record, self._running[i].recipe)
 
     def _launch(self, simulations: Mapping[int, Simulation], behind: Mapping[int, Launched] | None = None) -> dict[int, Launched]:
         """Hand a round of each to the device, all at the same one.

@@ -15,7 +15,7 @@ from askew.rounds.simulation import Record, Simulation
 
 @dataclass(frozen=True)
 class Result:
-    """One run: finished, interrupted or diverged.
+    """One run: finished, interrupted, diverged or failed.
 
     Args:
         records: one per round; those of evaluated rounds have `loss` and the objective's measures (`accuracy`).
@@ -26,6 +26,7 @@ class Result:
         simulation: all that it computed on, where that is kept.
         diverged: why training broke off, if it did.
         together: configurations that were trained at once, this one included.
+        failed: the error that broke it off, if one did; it can be gone on with from its last round.
     """
 
     recipe: Recipe
@@ -37,6 +38,12 @@ class Result:
     simulation: Simulation | None = field(default=None, repr=False)
     diverged: str | None = None
     together: int = 1
+    failed: str | None = None
+
+    @property
+    def finished(self) -> bool:
+        """Whether it reached its last round."""
+        return not self.interrupted and self.diverged is None and self.failed is None
 
     @cached_property
     def objective(self) -> Objective:

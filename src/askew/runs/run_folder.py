@@ -1,18 +1,13 @@
-"""A run on disk: the recipe, metrics as they come, final weights, the environment, a checkpoint while it lasts."""
+"""A run on disk: the recipe, metrics as they come, final weights, the environment, checkpoints while it lasts."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
-import itertools
+import hashlib
 import json
-import os
-import platform
 import re
-import shutil
-import subprocess
 from collections.abc import Container, Iterable, Mapping
-from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -20,67 +15,51 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from askew.core.errors import AskewError
+from askew.core import files
+from askew.core.errors import AskewError, first_line
 from askew.core.recipe import Recipe
-from askew.engine.threads import allowed_threads
+from askew.runs.checkpoints import About, Checkpoints, DamagedError
+from askew.runs.folders import ENVIRONMENT, MARKER, METRICS, RECIPE, check_free, mark
+from askew.runs.lock import Lock
 
-RECIPE, METRICS, SUMMARY, ENVIRONMENT, CHECKPOINT = "recipe.toml", "metrics.jsonl", "summary.json", "environment.json", "checkpoint.pt"
-MEMORY = "memory"  # a folder: what clients remember
+SUMMARY = "summary.json"
 INTERRUPTED = "interrupted"  # in a summary: why a run stopped that can be gone on with
+FAILED = "failed"  # likewise: an error broke it off; `failed` beside it says which
+WEIGHTS = re.compile(r"(model|training)(-\d+)?\.safetensors")
 
 
 class RunFolder:
     """The files of one run.
 
+    askew.json           says that the folder is askew's; only such folders are ever written to again
     recipe.toml          the full recipe
     environment.json     versions, device, commit, and what the run was given besides its recipe
-    metrics.jsonl        one line a round; the same seed writes the same bytes (times are in summary.json)
+    metrics.jsonl        one line per round; the same seed writes the same bytes (times are in summary.json)
     model.safetensors    the model to use; model-N.safetensors for further models of a pool
     training.safetensors the model that training would go on from, where it is another one (FedNNNN)
-    summary.json         final numbers and times
-    checkpoint.pt        only while a run is unfinished: what `askew resume` needs
+    summary.json         final numbers and times, and the SHA-256 of metrics and weights
+    checkpoint-N.*       only while a run is unfinished: what `askew resume` needs
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.checkpoints = Checkpoints(path)
+        self._lock: Lock | None = None
+        self._sum, self._rows, self._bytes = hashlib.sha256(), 0, 0  # of the metrics
 
     @classmethod
     def create(cls, path: Path, recipe: Recipe, environment: Mapping[str, Any], overwrite: bool = False) -> RunFolder:
-        cls.check_free(path, overwrite)
-        if path.exists():
-            shutil.rmtree(path)
-        path.mkdir(parents=True)
-        (path / RECIPE).write_text(recipe.to_toml(), encoding="utf-8")
-        _write_json(path / ENVIRONMENT, environment)
-        (path / METRICS).touch()
-        return cls(path)
-
-    @staticmethod
-    def check_free(path: Path, overwrite: bool = False) -> None:
-        """Refuse a folder that holds a run, and, with `overwrite`, one that holds anything else."""
-        if not path.exists():
-            parent = next(folder for folder in path.absolute().parents if folder.exists())
-            if not parent.is_dir() or not os.access(parent, os.W_OK):
-                raise AskewError(f"--out: {str(path)!r} cannot be made: {str(parent)!r} is "
-                                 f"{'not writable' if parent.is_dir() else 'a file'}; name another folder")
-            return
-        if not path.is_dir():
-            raise AskewError(f"--out: {str(path)!r} is a file; name a folder")
-        if (path / RECIPE).exists():
-            if not overwrite:
-                raise AskewError(f"--out: {str(path)!r} already holds a run; name another folder, or add --overwrite")
-        elif any(path.iterdir()):
-            raise AskewError(f"--out: {str(path)!r} is not empty and holds no run; name another folder")
-
-    @staticmethod
-    def check_many(path: Path | None, go_on: bool, what: str) -> None:
-        """Refuse, before any work, a folder that could not take a sweep or a comparison, or hold one to go on with."""
-        if go_on and (path is None or not path.is_dir()):
-            raise AskewError(f"--resume needs --out with the folder of an interrupted {what}, got {str(path) if path else 'none'}")
-        if path is not None and not go_on:
-            if path.is_dir() and any(path.iterdir()):
-                raise AskewError(f"--out: {str(path)!r} is not empty; name another folder")
-            RunFolder.check_free(path)
+        """A folder for a run that begins, held by this process; what askew wrote there before goes, with `overwrite`."""
+        check_free(path, overwrite)
+        mark(path, "run")
+        folder = cls(path)
+        folder.hold()
+        check_free(path, overwrite)  # nobody else has used it between the first look and now
+        folder.clear()
+        files.write_text(path / RECIPE, recipe.to_toml())
+        files.write_json(path / ENVIRONMENT, environment)
+        files.write_text(path / METRICS, "")
+        return folder
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
@@ -88,87 +67,149 @@ class RunFolder:
             raise AskewError(f"{str(path)!r} is not a run folder: it has no {RECIPE}")
         return cls(path)
 
+    def hold(self) -> None:
+        """Keep other processes out until `release`, or until this one ends."""
+        if self._lock is None:
+            mark(self.path, "run")
+            self._lock = Lock(self.path / MARKER, self.path)
+
+    def release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def clear(self) -> None:
+        """Remove what askew wrote, and nothing else, but for the marker."""
+        self.checkpoints.drop()
+        for path in self.path.iterdir():
+            if path.name in (RECIPE, METRICS, SUMMARY, ENVIRONMENT) or WEIGHTS.fullmatch(path.name) or files.is_leftover(path):
+                path.unlink()
+
     @property
     def recipe(self) -> Recipe:
-        text = (self.path / RECIPE).read_text(encoding="utf-8")
+        text = files.read_text(self.path / RECIPE, "recipe")
+        if not text.strip():
+            raise AskewError(f"{str(self.path / RECIPE)!r} is damaged: it is empty")
         # Earlier versions wrote pieces of one's own with their modules; they are found by name, when the module is imported.
         return Recipe.from_toml(re.sub(r'"[\w.]+:(\w+(?:\(|"))', r'"\1', text))
 
-    @property
+    @functools.cached_property
     def environment(self) -> dict[str, Any]:
-        return json.loads((self.path / ENVIRONMENT).read_text())
+        return files.read_json(self.path / ENVIRONMENT, "description of the environment")
 
     def append(self, record: Mapping[str, Any]) -> None:
-        with (self.path / METRICS).open("a") as file:
-            file.write(json.dumps(record) + "\n")
+        line = (json.dumps(record) + "\n").encode()
+        try:
+            with (self.path / METRICS).open("ab") as file:
+                file.write(line)
+        except OSError as error:
+            raise files.cannot_write(self.path / METRICS, error) from error
+        self._note(line)
 
     def records(self) -> list[dict[str, Any]]:
         """The rounds so far; a last line that a power cut left unfinished is none."""
-        return [json.loads(line) for line in (self.path / METRICS).read_text().rpartition("\n")[0].splitlines()]
+        text = files.read_text(self.path / METRICS, "record of rounds", most=2**40)
+        lines = text.rpartition("\n")[0].splitlines()
+        try:
+            records = [json.loads(line) for line in lines]
+            if all(isinstance(record["round"], int) for record in records):
+                return records
+        except (ValueError, TypeError, LookupError, RecursionError):
+            pass
+        raise AskewError(f"{str(self.path / METRICS)!r} is damaged: a line is no record of a round")
 
     def rewrite(self, records: Iterable[Mapping[str, Any]]) -> None:
         """Make the metrics these records."""
-        (self.path / METRICS).write_text("".join(json.dumps(record) + "\n" for record in records))
+        lines = [(json.dumps(record) + "\n").encode() for record in records]
+        self._replace_metrics(b"".join(lines), len(lines))
 
-    def save_checkpoint(self, state: Mapping[str, Any]) -> None:
-        """Written beside the old one, then renamed: an interruption leaves one of them whole.
+    def _replace_metrics(self, content: bytes, rows: int) -> None:
+        with files.written(self.path / METRICS) as aside:
+            aside.write_bytes(content)
+        self._sum, self._rows, self._bytes = hashlib.sha256(content), rows, len(content)
 
-        What clients remember lies in files of its own, of which only those are written that have changed.
+    def _note(self, line: bytes) -> None:
+        self._sum.update(line)
+        self._rows, self._bytes = self._rows + 1, self._bytes + len(line)
+
+    def save_checkpoint(self, state: Mapping[str, Any], about: Mapping[str, Any]) -> None:
+        """Args:
+            about: what the run belongs to: its data, ...
         """
-        fresh, state = self.path / (CHECKPOINT + ".new"), dict(state)
-        files: dict[int, str] = {}
-        if memory := state.get("memory"):
-            (self.path / MEMORY).mkdir(exist_ok=True)
-            files = {n: f"{n}-{block['version']}.pt" for n, block in memory["blocks"].items()}
-            for n, block in memory["blocks"].items():
-                if not (self.path / MEMORY / files[n]).is_file():
-                    aside = self.path / MEMORY / f"{files[n]}.new"
-                    torch.save([v.cpu().clone() for v in block["rows"]], aside)
-                    aside.replace(self.path / MEMORY / files[n])
-            versions = {n: block["version"] for n, block in memory["blocks"].items()}
-            state["memory"] = {"place": memory["place"], "versions": versions}
-        torch.save(state, fresh)
-        fresh.replace(self.path / CHECKPOINT)
-        for old in (self.path / MEMORY).glob("*"):
-            if old.name not in files.values():
-                old.unlink()
+        with contextlib.suppress(OSError):
+            files.sync(self.path / METRICS)
+        metrics = {"rows": self._rows, "bytes": self._bytes, "sha256": self._sum.hexdigest()}
+        self.checkpoints.save(state["round"], state, {
+            **about, "recipe": self.recipe.to_toml(), "environment": self.environment, "metrics": metrics})
 
-    def load_checkpoint(self, device: torch.device) -> dict[str, Any]:
+    def load_checkpoint(self, device: torch.device, about: Mapping[str, Any]) -> tuple[dict[str, Any], float]:
+        """The state to go on from, and the seconds that led to it. Metrics of later rounds are dropped.
+
+        Args:
+            about: what the run belongs to now; it must be what it belonged to before.
+        """
         self.check_checkpoint()
-        state: dict[str, Any] = torch.load(self.path / CHECKPOINT, weights_only=True, map_location=device)
-        if memory := state.get("memory"):
-            state["memory"] = {"place": memory["place"], "blocks": {
-                n: {"version": version, "rows": torch.load(self.path / MEMORY / f"{n}-{version}.pt", weights_only=True, map_location=device)}
-                for n, version in memory["versions"].items()}}
-        self.rewrite(record for record in self.records() if record["round"] <= state["round"])
-        return state
+        state, found = self.checkpoints.load(device, lambda there: self._check(there, about))
+        if not found:  # of an earlier version
+            self.rewrite(record for record in self.records() if record["round"] <= state["round"])
+            return state, self.seconds
+        content = (self.path / METRICS).read_bytes()[: found["metrics"]["bytes"]]
+        self._replace_metrics(content, found["metrics"]["rows"])
+        self.__dict__["environment"] = found["environment"]
+        return state, float(found["seconds"])
+
+    def _check(self, there: About, here: Mapping[str, Any]) -> None:
+        """That a checkpoint belongs to this recipe, these data and these metrics."""
+        before, now = Recipe.from_toml(there["recipe"]), self.recipe
+        if now != before.replace(name=now.name):
+            changed = [name for name in vars(now) if name != "name" and getattr(now, name) != getattr(before, name)]
+            shown = "; ".join(f"{name} was {getattr(before, name)}, is {getattr(now, name)}" for name in changed)
+            raise AskewError(f"{str(self.path / RECIPE)!r} is another recipe than the one that the run began with ({shown}); "
+                             "put it back, or run the new one in a folder of its own")
+        for name, value in here.items():
+            if name in there and name != "seconds" and there[name] != value:
+                raise AskewError(f"{str(self.path)!r} cannot be gone on with: its {name} are not those that it began with; "
+                                 "bring them back, or begin a new run")
+        metrics, path = there["metrics"], self.path / METRICS
+        try:
+            with path.open("rb") as file:
+                content = file.read(metrics["bytes"])
+        except OSError as error:
+            raise DamagedError(f"{str(path)!r} cannot be read: {error.strerror or error}") from None
+        if hashlib.sha256(content).hexdigest() != metrics["sha256"]:
+            raise DamagedError(f"{str(path)!r} is damaged: the bytes of its first {metrics['rows']} rounds have changed")
 
     def check_checkpoint(self) -> None:
         """Refuse a folder that cannot be gone on with."""
+        if self.is_finished:
+            raise AskewError(f"{str(self.path)!r} has no checkpoint: the run is finished")
         if not self.has_checkpoint:
-            if (self.path / SUMMARY).is_file():
-                raise AskewError(f"{str(self.path)!r} has no checkpoint: the run is finished")
             raise AskewError(f"{str(self.path)!r} was stopped before its first checkpoint; run it again with --overwrite")
 
     @property
     def has_checkpoint(self) -> bool:
-        return (self.path / CHECKPOINT).is_file()
+        return bool(self.checkpoints)
 
     @property
     def is_finished(self) -> bool:
-        """Whether the run reached its last round: neither interrupted nor diverged."""
-        return (self.path / SUMMARY).is_file() and self.summary["stopped"] is None and not self.has_checkpoint
+        """Whether the run reached its last round: neither interrupted nor diverged nor failed."""
+        return "stopped" in self.summary and self.summary["stopped"] is None
 
     @property
     def divergence(self) -> str | None:
         """Why training broke off, if it did."""
-        stopped = self.summary["stopped"] if (self.path / SUMMARY).is_file() else None
-        return None if stopped == INTERRUPTED else stopped
+        stopped = self.summary.get("stopped")
+        return None if stopped in (INTERRUPTED, FAILED) else stopped
+
+    @property
+    def failure(self) -> str | None:
+        """The error that broke it off, if one did."""
+        return str(self.summary.get(FAILED)) if self.summary.get("stopped") == FAILED else None
 
     @property
     def seconds(self) -> float:
         """Spent so far, as far as it was written down."""
-        return float(self.summary["seconds"]) if (self.path / SUMMARY).is_file() else 0.0
+        return float(self.summary.get("seconds", 0.0))
 
     @property
     def together(self) -> int:
@@ -181,69 +222,48 @@ class RunFolder:
         on_cpu = str(self.environment.get("device", "cpu")).startswith("cpu")
         return self.environment.get("compiled", None if on_cpu else True)
 
-    def drop_checkpoint(self) -> None:
-        (self.path / CHECKPOINT).unlink(missing_ok=True)
-        shutil.rmtree(self.path / MEMORY, ignore_errors=True)
-
     def save_weights(self, name: str, tensors: Mapping[str, Tensor]) -> None:
-        save_file({key: v.detach().cpu().contiguous() for key, v in tensors.items()}, self.path / f"{name}.safetensors")
+        with files.written(self.path / f"{name}.safetensors") as aside:
+            try:
+                save_file({key: v.detach().cpu().contiguous() for key, v in tensors.items()}, aside)
+            except Exception as error:  # safetensors' own, which is no OSError
+                raise files.cannot_write(self.path / f"{name}.safetensors", OSError(first_line(error))) from error
 
     def drop_other_weights(self, keep: Container[str]) -> None:
         """Forget all weights but these."""
         for path in self.path.glob("*.safetensors"):
-            if path.stem not in keep:
+            if WEIGHTS.fullmatch(path.name) and path.stem not in keep:
                 path.unlink()
 
     def load_weights(self, name: str) -> dict[str, Tensor]:
-        return load_file(self.path / f"{name}.safetensors")
+        """Checked against what was written, where the summary says it."""
+        path = self.path / f"{name}.safetensors"
+        self._check_sum(path)
+        try:
+            return load_file(path)
+        except Exception as error:  # safetensors' own
+            raise AskewError(f"{str(path)!r} is damaged: {first_line(error)}") from None
+
+    def check_records(self) -> list[dict[str, Any]]:
+        """The rounds of a run that has ended, checked against what was written."""
+        self._check_sum(self.path / METRICS)
+        return self.records()
+
+    def _check_sum(self, path: Path) -> None:
+        files.check_regular(path, "file of a run")
+        expected = self.summary.get("files", {}).get(path.name)
+        if expected is not None and files.sha256(path) != expected:
+            raise AskewError(f"{str(path)!r} is damaged: its bytes have changed since the run ended")
 
     def save_summary(self, summary: Mapping[str, Any]) -> None:
-        _write_json(self.path / SUMMARY, summary)
+        names = sorted(path.name for path in self.path.iterdir() if path.name == METRICS or WEIGHTS.fullmatch(path.name))
+        self.__dict__.pop("summary", None)
+        files.write_json(self.path / SUMMARY, {**summary, "files": {name: files.sha256(self.path / name) for name in names}})
 
-    @property
+    @functools.cached_property
     def summary(self) -> dict[str, Any]:
-        return json.loads((self.path / SUMMARY).read_text())
-
-
-def default_folder(name: str) -> Path:
-    """runs/DATE-TIME-NAME, with a number behind it if that exists."""
-    stem = f"{datetime.now():%Y%m%d-%H%M%S}-{name}"
-    return next(path for n in itertools.count(1) if not (path := Path("runs") / (stem if n == 1 else f"{stem}-{n}")).exists())
-
-
-def describe_environment(device: torch.device | str, **given: Any) -> dict[str, Any]:
-    """Versions, machine and commit: what a number needs beside it to mean anything."""
-    versions = {"python": platform.python_version()}
-    for package in ("askew", "torch", "numpy", "safetensors"):
+        """Empty where the run has not ended yet, or a power cut left half a file."""
         try:
-            versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:  # askew run from its source tree
-            versions[package] = "not installed"
-    return {"versions": versions, "device": device_name(device), "threads": allowed_threads(),
-            "platform": f"{platform.system()} {platform.machine()}", "cpus": os.cpu_count(), "commit": _commit(),
-            "started": datetime.now(UTC).isoformat(timespec="seconds"), **given}
-
-
-def device_name(device: torch.device | str) -> str:
-    device = torch.device(device)
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"{device.type} ({platform.machine()})"
-
-
-@functools.cache
-def _commit() -> str | None:
-    """The commit of the source tree that askew runs from, if it runs from one; '+' marks uncommitted changes."""
-    here = Path(__file__).parent
-
-    def git(*args: str) -> str:
-        return subprocess.run(["git", *args], cwd=here, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
-
-    try:
-        if not Path(git("rev-parse", "--show-toplevel"), "src", "askew").is_dir():
-            return None
-        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--untracked-files=no") else "")
-    except (OSError, subprocess.SubprocessError):
-        return None
-
-
-def _write_json(path: Path, value: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(value, indent=1) + "\n")
+            return files.read_json(self.path / SUMMARY, "summary")
+        except AskewError:
+            return {}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from askew.core.interrupt import shielded
 from askew.core.recipe import Recipe
 from askew.rounds.simulation import Record, Simulation
 from askew.runs.result import Result
-from askew.runs.run_folder import INTERRUPTED, RunFolder
+from askew.runs.run_folder import FAILED, INTERRUPTED, RunFolder
 
 
 class Running:
@@ -21,15 +22,16 @@ class Running:
         folder: nothing is written without one.
         records: of the rounds that lie behind.
         seconds: that earlier sessions took.
+        about: what it belongs to, for checkpoints: fingerprints of its data.
     """
 
     def __init__(self, simulation: Simulation, recipe: Recipe, folder: RunFolder | None = None, records: Sequence[Record] = (),
-                 seconds: float = 0.0) -> None:
+                 seconds: float = 0.0, about: Mapping[str, Any] | None = None) -> None:
         self.simulation, self.recipe, self.folder, self.records = simulation, recipe, folder, list(records)
-        self._began = time.monotonic() - seconds
+        self._began, self._about = time.monotonic() - seconds, about or {}
 
     @classmethod
-    def from_checkpoint(cls, simulation: Simulation, recipe: Recipe, folder: RunFolder) -> Running:
+    def from_checkpoint(cls, simulation: Simulation, recipe: Recipe, folder: RunFolder, about: Mapping[str, Any]) -> Running:
         """Go on from what a folder's checkpoint holds; warns where its bits may not be those of an unbroken run."""
         now, environment = simulation.threads.training, folder.environment
         before = environment.get("training_threads", environment.get("threads", now))
@@ -37,8 +39,12 @@ class Running:
             warnings.warn(f"{folder.path} was begun on {before} thread{'s' if before > 1 else ''} and goes on with {now}: weights may "
                           f"differ in their last bits from those of an unbroken run; for the same, set OMP_NUM_THREADS={before}",
                           stacklevel=2)
-        simulation.state = folder.load_checkpoint(simulation.task.device)
-        return cls(simulation, recipe, folder, folder.records(), folder.seconds)
+        simulation.state, seconds = folder.load_checkpoint(simulation.task.device, about)
+        return cls(simulation, recipe, folder, folder.records(), seconds, about)
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._began
 
     def add(self, record: Record) -> None:
         self.records.append(record)
@@ -48,31 +54,36 @@ class Running:
     def save(self) -> None:
         """A checkpoint."""
         if self.folder:
-            self.folder.save_checkpoint(self.simulation.state)
+            with shielded():
+                self.folder.save_checkpoint(self.simulation.state, {**self._about, "seconds": round(self.seconds, 3)})
 
-    def end(self, stopped: str | None = None, together: int = 1) -> Result:
-        """Write the end, at the last round or before it.
+    def end(self, stopped: str | None = None, together: int = 1, failed: str | None = None) -> Result:
+        """Write the end, at the last round or before it; shielded, so that it is written whole.
 
         Args:
-            stopped: `INTERRUPTED`, or why training broke off.
+            stopped: `INTERRUPTED`, `FAILED`, or why training broke off.
             together: configurations that were trained at once.
+            failed: the error, of one that failed.
         """
         simulation = self.simulation
         # A round that was under way left no trace; one that was just done may not have reached the records yet.
         if len(self.records) < simulation.round:
             self.records.append(simulation.last_record)
-        seconds, interrupted = time.monotonic() - self._began, stopped == INTERRUPTED
+        seconds, goes_on = self.seconds, stopped in (INTERRUPTED, FAILED)
         if self.folder:
-            if interrupted:
-                self.folder.rewrite(self.records)  # the interruption may have come before the last one was appended
-                self.save()
-            _write_weights(simulation, self.folder)
-            self.folder.save_summary(_summary(simulation, self.records, seconds, stopped, together))
-            if stopped is None:
-                self.folder.drop_checkpoint()
+            with shielded():
+                if goes_on:
+                    self.folder.rewrite(self.records)  # the interruption may have come before the last one was appended
+                    self.save()
+                _write_weights(simulation, self.folder)
+                summary = _summary(simulation, self.records, seconds, stopped, together)
+                self.folder.save_summary(summary if failed is None else {**summary, FAILED: failed})
+                if stopped is None:
+                    self.folder.checkpoints.drop()
+                self.folder.release()
         model = simulation.task.state_dict(simulation.view(_most_used(simulation)))
-        return Result(self.recipe, self.records, model, seconds, interrupted, self.folder.path if self.folder else None, simulation,
-                      None if interrupted else stopped, together)
+        return Result(self.recipe, self.records, model, seconds, stopped == INTERRUPTED, self.folder.path if self.folder else None,
+                      simulation, None if goes_on else stopped, together, failed)
 
 
 def _write_weights(simulation: Simulation, folder: RunFolder) -> None:

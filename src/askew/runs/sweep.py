@@ -12,6 +12,7 @@ from torch import nn
 from askew.core.dataset import Dataset
 from askew.core.recipe import Recipe
 from askew.runs.driver import Configuration, Means, OnEnd, OnRound, drive
+from askew.runs.pace import Every
 from askew.runs.result import Result
 
 
@@ -36,7 +37,7 @@ def grid(base: Recipe, axes: Mapping[str, Sequence[Any]]) -> list[Recipe]:
 
 def sweep(recipes: Sequence[Recipe], *, data: Dataset | None = None, model: nn.Module | None = None, engine: str = "auto",
           precision: str = "fp32", device: str = "cpu", data_dir: str | None = None, folders: Sequence[Path] | None = None,
-          limit_s: float | None = None, on_round: OnRound | None = None, on_end: OnEnd | None = None) -> list[Result]:
+          retry_failed: bool = False, checkpoint_every: str | int | None = None, limit_s: float | None = None, on_round: OnRound | None = None, on_end: OnEnd | None = None) -> list[Result]:
     """Train recipes, those of equal shape together.
 
     Args:
@@ -44,16 +45,19 @@ def sweep(recipes: Sequence[Recipe], *, data: Dataset | None = None, model: nn.M
         data, model: objects of your own in place of what the recipes name.
         engine: "auto" and "vectorised" train groups together, any other engine one configuration after the other.
         folders: a run folder for each recipe; nothing is written without them. One that an earlier sweep left behind is
-            gone on with from its checkpoint; what it finished, or what diverged, is not trained again.
+            gone on with from its checkpoint; what finished, diverged or failed is not trained again.
+        retry_failed: go on with what failed, too.
+        checkpoint_every: as in `askew.run`.
         limit_s: stop, as Ctrl-C would, at the end of the round in which so many seconds are over.
         on_round: called with (number of the recipe, record, recipe); rounds that an earlier sweep did come first.
-        on_end: called with (number of the recipe, result) when a configuration is finished, diverged or interrupted.
+        on_end: called with (number of the recipe, result) when a configuration is finished, diverged, failed or interrupted.
 
     Returns:
-        one result per recipe, in their order; a configuration that diverges does not stop the others. On Ctrl-C, what
+        one result per recipe, in their order; a configuration that diverges or fails does not stop the others. On Ctrl-C, what
         there is so far: the results of what was not finished are `interrupted`.
     """
-    configurations = [Configuration(recipe, None if folders is None else folders[i], go_on=True) for i, recipe in enumerate(recipes)]
+    configurations = [Configuration(recipe, None if folders is None else folders[i], go_on=True, retry=retry_failed)
+                      for i, recipe in enumerate(recipes)]
     # With folders all is on disk: hundreds of simulations need not stay in memory.
-    return drive(configurations, Means(engine, precision, device, data_dir, data, model=model), keep=folders is None, limit_s=limit_s,
-                 on_round=on_round, on_end=on_end)
+    means = Means(engine, precision, device, data_dir, data, model=model, checkpoint_every=Every.of(checkpoint_every))
+    return drive(configurations, means, keep=folders is None, limit_s=limit_s, on_round=on_round, on_end=on_end)

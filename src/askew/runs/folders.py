@@ -1,0 +1,144 @@
+"""Folders that askew writes to: whose a folder is, and who is at work in it. Nothing that a person put there is ever touched."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+from askew.core import files
+from askew.core.errors import AskewError
+from askew.runs.lock import Lock
+
+MARKER = "askew.json"  # says that a folder is askew's, and what is in it
+RECIPE, METRICS, ENVIRONMENT = "recipe.toml", "metrics.jsonl", "environment.json"
+
+
+def check_free(path: Path, overwrite: bool = False) -> None:
+    """Refuse a folder that holds a run, and, with `overwrite`, one that holds anything else."""
+    if not path.exists():
+        if path.is_symlink():
+            raise AskewError(f"--out: {str(path)!r} is a link to nowhere; name another folder")
+        parent = next(folder for folder in path.absolute().parents if folder.exists())
+        if not parent.is_dir() or not os.access(parent, os.W_OK):
+            raise AskewError(f"--out: {str(path)!r} cannot be made: {str(parent)!r} is "
+                             f"{'not writable' if parent.is_dir() else 'a file'}; name another folder")
+        return
+    if not path.is_dir():
+        raise AskewError(f"--out: {str(path)!r} is a file; name a folder")
+    if not os.access(path, os.W_OK):
+        raise AskewError(f"--out: {str(path)!r} is not writable; name another folder")
+    if kind_of(path) == "run":
+        if not overwrite and (path / RECIPE).exists():
+            raise AskewError(f"--out: {str(path)!r} already holds a run; name another folder, or add --overwrite")
+    elif any(path.iterdir()):
+        raise AskewError(f"--out: {str(path)!r} is not empty and holds no run; name another folder")
+
+
+def check_many(path: Path | None, go_on: bool, kind: str) -> None:
+    """Refuse, before any work, a folder that could not take a sweep or a comparison, or hold one to go on with."""
+    if go_on and (path is None or not path.is_dir()):
+        raise AskewError(f"--resume needs --out with the folder of an interrupted {kind}, got {str(path) if path else 'none'}")
+    if path is None:
+        return
+    if not go_on:
+        if path.is_dir() and any(path.iterdir()):
+            raise AskewError(f"--out: {str(path)!r} is not empty; name another folder")
+        check_free(path)
+    elif any(path.iterdir()) and kind_of(path) != kind:
+        raise AskewError(f"--resume: {str(path)!r} holds no {kind}; name the folder of an interrupted one")
+
+
+def kind_of(path: Path) -> str | None:
+    """What askew keeps in a folder ("run", "sweep", "comparison"), by its marker; None where it is not askew's.
+
+    Folders of earlier versions have none: a run is known by all of the files that those wrote at its beginning, many runs by
+    their folders, of which all must be runs.
+    """
+    if (path / MARKER).is_file():
+        with contextlib.suppress(AskewError):
+            kind = files.read_json(path / MARKER, "marker").get("askew")
+            return kind if isinstance(kind, str) else None
+        return None
+    if _is_earlier_run(path):
+        return "run"
+    inside = [inner for inner in path.iterdir() if inner.is_dir() and inner.name != "skew"]
+    if inside and all(_is_earlier_run(inner) or kind_of(inner) == "run" for inner in inside):
+        return "comparison" if all(re.search(r"-seed-?\d+$", inner.name) for inner in inside) else "sweep"
+    return None
+
+
+def _is_earlier_run(path: Path) -> bool:
+    try:
+        about = files.read_json(path / ENVIRONMENT, "description of the environment")
+    except AskewError:
+        return False
+    return {"versions", "device", "started"} <= about.keys() and (path / RECIPE).is_file() and (path / METRICS).is_file()
+
+
+def mark(path: Path, kind: str) -> None:
+    """Make a folder askew's, if it is not yet. The marker appears whole, and is never replaced: the lock is on it."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        if (path / MARKER).exists():
+            return
+        with tempfile.NamedTemporaryFile("w", dir=path, prefix=".askew-", suffix=f"{files.LEFTOVER}.json", encoding="utf-8") as aside:
+            aside.write(json.dumps({"askew": kind, "format": 1}) + "\n")
+            aside.flush()
+            os.fsync(aside.fileno())
+            try:
+                os.link(aside.name, path / MARKER)
+            except FileExistsError:  # by another process, just now
+                pass
+            except OSError:  # a drive without links
+                files.write_text(path / MARKER, (path / aside.name).read_text())
+    except OSError as error:
+        raise files.cannot_write(path, error) from error
+    files.sync_folder(path)
+
+
+@contextlib.contextmanager
+def held(path: Path | None, kind: str) -> Iterator[None]:
+    """A folder of many runs, marked as such, with other processes kept out."""
+    if path is None:
+        yield
+        return
+    mark(path, kind)
+    lock = Lock(path / MARKER, path)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextlib.contextmanager
+def default_folder(name: str) -> Iterator[Path]:
+    """runs/DATE-TIME-NAME, with a number behind it if that exists; gone again if nothing is put there.
+
+    It is made here, so that processes that start in the same second have one each.
+    """
+    plain = re.sub(r"[^\w.=+-]+", "-", name).strip("-.")[:80]
+    stem = f"{datetime.now():%Y%m%d-%H%M%S}-{plain}"
+    root = Path("runs")
+    path, there = root / stem, root.exists()
+    for n in itertools.count(2):
+        try:
+            path.mkdir(parents=True)
+            break
+        except FileExistsError:
+            path = root / f"{stem}-{n}"
+        except OSError as error:
+            raise files.cannot_write(path, error) from error
+    try:
+        yield path
+    finally:
+        with contextlib.suppress(OSError):  # not empty, as it should be
+            path.rmdir()
+            if not there:
+                root.rmdir()
