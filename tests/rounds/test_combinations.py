@@ -51,7 +51,8 @@ def test_every_server_piece_is_in_the_table():
 
     known = {name for name in registry.names("server") if registry.find("server", name).__module__.startswith("askew.")}
     # Those that make the update, or belong to certain client pieces, have tests of their own.
-    assert known == {*SERVER, "mean", "mean_per_step", "median", "trimmed_mean", "update_control", "add_noise"}
+    assert known == {*SERVER, "mean", "mean_per_step", "median", "trimmed_mean", "update_control", "add_noise",
+                     "plateau"}
 
 
 @pytest.mark.parametrize("pair", [pair for pair in PAIRS if pair not in REFUSED], ids=" then ".join)
