@@ -5,8 +5,8 @@
 Each set-up is trained for the three rows of table 1 (Centralized 90.4, FL - IID 90.0, FL - NIID(5) 73.0), 100 rounds
 of one epoch, seed 0, 5 M images each. Those of a group have one shape and train together, federations first, then
 centralised training; groups come in the order in which they tell most. The file is written after each configuration,
-and holds the curves of those that a limit has stopped, too; with `--runs` the next call goes on with them. `--tiny` has a
-few made-up images, two rounds and the CPU: it shows that everything trains.
+and holds the curves of those that a limit has stopped, too; with `--runs` the next call goes on with them. `--tiny`
+has a few made-up images, two rounds and the CPU: it shows that everything trains.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The search for ozdayi2020's set-up: groups of one shape, parts that do nothing where they should, a run on tiny data."""
+"""The search for ozdayi2020's set-up: groups of one shape, parts that do nothing where they should, tiny runs."""
 
 import json
 import sys

@@ -16,7 +16,7 @@ SERVER = {
     "mask_by_sign_agreement": "mask_by_sign_agreement(theta=2.0)", "train_on_server": "train_on_server()",
     "evaluate_average": "evaluate_average()", "quantize": "quantize(bits=8)",
     "adam": "adam(lr=0.01)", "adagrad": "adagrad(lr=0.01)", "yogi": "yogi(lr=0.01)", "extrapolate": "extrapolate()",
-    "correct_dynamically": "correct_dynamically(alpha=1.0)",
+    "correct_dynamically": "correct_dynamically(alpha=1.0)", "add_update_noise": "add_update_noise(std=0.001)",
 }
 # What comes first, what follows it, and why the two do not go together.
 REFUSED = {

@@ -91,6 +91,7 @@ PIECES: dict[str, dict[str, list[str]]] = {
         "adagrad": ["adagrad(lr=0.1)"],
         "adam": ["adam(lr=0.1)"],
         "add_noise": ["add_noise(multiplier=0.1, length=1.0)"],
+        "add_update_noise": ["add_update_noise(std=0.01)"],
         "correct_dynamically": ["correct_dynamically(alpha=0.1)"],
         "extrapolate": ["extrapolate()"],
         "mean_per_step": ["mean_per_step()", "mean_per_step(momentum=0.5)"],
