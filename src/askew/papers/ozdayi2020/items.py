@@ -178,15 +178,16 @@ def _related() -> Item:
 
 def _program() -> Item:
     return _again("program", "all of a related program", _as_program,
-                  "Item `related`, and besides: the agents keep their momentum between rounds, the scalars train at the "
-                  "whole rate, noise is added to the aggregate (standard deviation 1e-4 times the bound of 3, as that "
-                  "program computes it), and the rate falls to a tenth after more than 15 rounds without a better loss. A "
-                  "notebook beside the program lowers this network's rate by that rule, on the test loss; here the server "
-                  "watches the agents' mean training loss, which is what it has. Training at the server keeps the first "
-                  "rate and begins without momentum. At that commit there are two programs: the one whose agents have "
-                  "momentum and keep it has neither this network nor augmentation, the one that has both makes a new "
-                  "optimiser in each round, by default without momentum. This item takes the first one's optimiser and the "
-                  "second one's network and images; weight decay is the paper's.")
+                  "Item `related`, and besides: the agents keep their momentum between rounds, the scalars train at "
+                  "the whole rate, noise is added to the aggregate (standard deviation 1e-4 times the bound of 3, as "
+                  "that program computes it), and the rate falls to a tenth after more than 15 rounds without a "
+                  "better loss. A notebook beside the program lowers this network's rate by that rule, on the test "
+                  "loss; here the server watches the agents' mean training loss, which is what it has. Training at "
+                  "the server keeps the first rate and begins without momentum. At that commit there are two "
+                  "programs: the one whose agents have momentum and keep it has neither this network nor "
+                  "augmentation, the one that has both makes a new optimiser in each round, by default without "
+                  "momentum. This item takes the first one's optimiser and the second one's network and images; "
+                  "weight decay is the paper's.")
 
 
 def _as_program(recipe: Recipe) -> Recipe:
