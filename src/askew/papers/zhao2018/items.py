@@ -27,8 +27,8 @@ IID = f"iid(clients={CLIENTS})"
 TWO_CLASSES = f"classes_per_client(clients={CLIENTS}, classes=2)"
 ONE_CLASS = f"classes_per_client(clients={CLIENTS}, classes=1)"
 PRETRAINING = 50  # epochs of SGD, a tenth of the baseline's
-# Where our SGD passes the accuracies at which the paper's pre-trained rows end: KWS after 10 to 15 epochs, MNIST after 15
-# to 20, CIFAR-10 (which falls in FedAvg) after 20 to 25.
+# Where our SGD passes the accuracies at which the paper's pre-trained rows end: KWS after 10 to 15 epochs, MNIST after
+# 15 to 20, CIFAR-10 (which falls in FedAvg) after 20 to 25.
 SHORTER = (10, 15, 25)
 
 
@@ -190,8 +190,8 @@ def _pretrained(key: str, task: _Task) -> Item:
                  for epochs in SHORTER)
     return _item(f"pretrained-{key}", f"Pre-trained for a shorter time, one class a client, {task.title}", rows,
                  quick_rows=(rows[0].name,), variant=True,
-                 notes=f"Table 3's pre-trained row after fewer epochs of SGD than the {PRETRAINING} there: the paper does "
-                       f"not say how many. {task.notes}".strip())
+                 notes=f"Table 3's pre-trained row after fewer epochs of SGD than the {PRETRAINING} there: the paper "
+                       f"does not say how many. {task.notes}".strip())
 
 
 def _figure1(key: str, task: _Task) -> Item:
