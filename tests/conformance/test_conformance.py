@@ -21,7 +21,7 @@ from askew.engine.batched_chain import BatchedChain, Facts
 from askew.engine.choice import ENGINES
 from askew.engine.traits import traits_of
 from askew.pieces.methods import projected
-from askew.pieces.statistic import Everything, MeanOf, MeanPerStep, SignSum
+from askew.pieces.statistic import Everything, MeanLoss, MeanOf, MeanPerStep, SignSum
 
 CLIENT, SERVER = ([call for calls in PIECES[kind].values() for call in calls] for kind in ("client", "server"))
 OWN = ["adam_from_one()", "pull_to_first()", "step_by_count()", "step_by_rounds()", "pull_by_count()", "with_a_rate_that_is_kept()",
@@ -51,7 +51,8 @@ def tensors(seed, clients=None, shapes=SHAPES):
 
 
 def shared(shapes=SHAPES):
-    return {"control": tensors(40, shapes=shapes), "average": tensors(41, shapes=shapes), "rounds": torch.tensor(2.0)}
+    return {"control": tensors(40, shapes=shapes), "average": tensors(41, shapes=shapes), "rounds": torch.tensor(2.0),
+            "factor": torch.tensor(0.5)}
 
 
 def client_context(round=0, step=0, params=None, **rest):
@@ -64,7 +65,8 @@ def client_context(round=0, step=0, params=None, **rest):
 def server_context(round=0, params=None, **rest):
     """A cohort of three, training of the server's own."""
     sent = {"update": tensors(10 + round, clients=3), "buffers": {}, "control": tensors(12 + round, clients=3)}
-    cohort, ones = Cohort(tensors(0), needs=[SignSum(), Everything(), MeanOf("control"), MeanPerStep(), MeanPerStep(0.5)]), torch.ones(3)
+    needs = [SignSum(), Everything(), MeanLoss(), MeanOf("control"), MeanPerStep(), MeanPerStep(0.5)]
+    cohort, ones = Cohort(tensors(0), needs), torch.ones(3)
     cohort.add(sent, Senders([4, 7, 9], ones, ones, ones, ones), torch.tensor([1.0, 2.0, 3.0]))
     return ServerContext(**{"params": tensors(1) if params is None else params, "round": round, "clients": 9, "cohort": cohort,
                             "key": rng.key(0, "conformance", round),

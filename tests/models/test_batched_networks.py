@@ -20,6 +20,7 @@ CASES = [
     (askew.models.fednnnn_cifar_cnn, (3, 16, 16), {}),
     (askew.models.resnet20_fixup, (3, 16, 16), {}),
     (askew.models.resnet20_fixup, (3, 16, 16), {"slow_bias": True}),
+    (askew.models.resnet20, (3, 16, 16), {}),
     (askew.models.fedcd_cnn, (3, 16, 16), {}),
     (askew.models.hello_edge_cnn, (1, 50, 10), {}),
     (askew.models.hello_edge_cnn, (1, 50, 10), {"batch_norm": False}),

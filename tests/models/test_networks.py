@@ -36,6 +36,9 @@ NETWORKS = [
     ("resnet20_fixup(slow_bias=True)", (3, 32, 32), 10,
      9 * 3 * 16 + 6 * 9 * 16 * 16 + (9 * 16 * 32 + 5 * 9 * 32 * 32) + (9 * 32 * 64 + 5 * 9 * 64 * 64)
      + (9 * 5 + 2) + (64 * 10 + 10)),
+    ("resnet20", (3, 32, 32), 10,
+     9 * 3 * 16 + 6 * 9 * 16 * 16 + (9 * 16 * 32 + 5 * 9 * 32 * 32) + (9 * 32 * 64 + 5 * 9 * 64 * 64)
+     + 2 * (7 * 16 + 6 * 32 + 6 * 64) + (64 * 10 + 10)),
     ("fedcd_cnn", (3, 32, 32), 10,
      9 * (3 * 32 + 32 * 32 + 32 * 64 + 2 * 64 * 64 + 64 * 128 + 128 * 128 + 128 * 256 + 256 * 256)
      + 2 * (2 * 32 + 3 * 64 + 2 * 128 + 2 * 256) + (256 * 10 + 10)),
@@ -52,7 +55,7 @@ NETWORKS = [
 STATED = {
     "mcmahan_mnist_cnn": 1_663_370, "mlp": 4_810, "small_cnn": 13_706, "mcmahan_cifar_cnn": 1_068_298,
     "mcmahan_cifar_cnn(init='torch')": 1_756_426, "fednnnn_mnist_cnn": 431_080, "fednnnn_cifar_cnn": 1_146_088,
-    "resnet20_fixup": 268_393, "fedcd_cnn": 1_212_778, "hello_edge_cnn": 69_352,
+    "resnet20_fixup": 268_393, "resnet20": 269_722, "fedcd_cnn": 1_212_778, "hello_edge_cnn": 69_352,
     "hello_edge_cnn(size='medium')": 178_666, "mlp(hidden=[200, 200])": 199_210,
 }
 every_network = pytest.mark.parametrize(
@@ -162,6 +165,7 @@ def test_layers_have_readable_names(text: str, shape: tuple[int, ...], classes: 
      {"conv12": (32, 32, 32), "pool1": (32, 16, 16), "conv22": (64, 16, 16), "pool2": (64, 8, 8), "conv32": (128, 8, 8),
       "pool3": (128, 4, 4), "fc1": (382,), "fc2": (192,)}),
     ("resnet20_fixup", (3, 32, 32), {"stage1": (16, 32, 32), "stage2": (32, 16, 16), "stage3": (64, 8, 8)}),
+    ("resnet20", (3, 32, 32), {"stage1": (16, 32, 32), "stage2": (32, 16, 16), "stage3": (64, 8, 8)}),
     ("fedcd_cnn", (3, 32, 32),
      {"conv2": (32, 32, 32), "conv3": (64, 16, 16), "conv5": (64, 16, 16), "conv6": (128, 8, 8), "conv9": (256, 8, 8)}),
 ])
@@ -185,6 +189,7 @@ def test_sizes_between_the_layers(text: str, shape: tuple[int, ...], expected: d
     ("fednnnn_mnist_cnn", (1, 8, 8), r"^fednnnn_mnist_cnn needs inputs of at least \[channels, 16, 16\], not \[1, 8"),
     ("fednnnn_cifar_cnn", (3, 7, 32), r"^fednnnn_cifar_cnn needs inputs of at least \[channels, 8, 8\], not \[3, 7"),
     ("resnet20_fixup", (3, 2, 2), r"resnet20_fixup needs inputs of at least \[channels, 4, 4\]"),
+    ("resnet20", (3, 2, 2), r"resnet20 needs inputs of at least \[channels, 4, 4\]"),
     ("fedcd_cnn", (3072,), r"fedcd_cnn needs inputs \[channels, height, width\], not \[3072\]"),
     ("hello_edge_cnn", (1, 10, 50), r"hello_edge_cnn needs inputs of at least \[channels, 19, 7\], not \[1, 10, 50\]"),
     ("hello_edge_cnn(dropout=1.0)", (1, 50, 10), r"dropout must be at least 0 and below 1, not 1.0"),
@@ -204,6 +209,7 @@ def test_no_classes_are_refused(name: str) -> None:
 @pytest.mark.parametrize(("text", "smallest"), [
     ("mlp", (1,)), ("small_cnn", (1, 4, 4)), ("mcmahan_mnist_cnn", (1, 4, 4)), ("mcmahan_cifar_cnn", (3, 4, 4)),
     ("fednnnn_mnist_cnn", (1, 16, 16)), ("fednnnn_cifar_cnn", (3, 8, 8)), ("resnet20_fixup", (3, 4, 4)),
+    ("resnet20", (3, 4, 4)),
     ("fedcd_cnn", (3, 4, 4)), ("hello_edge_cnn", (1, 19, 7)),
 ])
 def test_smallest_inputs_that_are_accepted_do_run(text: str, smallest: tuple[int, ...]) -> None:
@@ -213,6 +219,7 @@ def test_smallest_inputs_that_are_accepted_do_run(text: str, smallest: tuple[int
 @pytest.mark.parametrize(("text", "shape"), [
     ("small_cnn", (3, 9, 13)), ("mcmahan_mnist_cnn", (3, 33, 30)), ("mcmahan_cifar_cnn", (1, 28, 40)),
     ("fednnnn_mnist_cnn", (3, 32, 29)), ("fednnnn_cifar_cnn", (1, 28, 31)), ("resnet20_fixup", (1, 29, 28)),
+    ("resnet20", (1, 29, 28)),
     ("fedcd_cnn", (1, 27, 28)), ("hello_edge_cnn", (1, 98, 13)),
 ])
 def test_other_sizes_and_channels_run(text: str, shape: tuple[int, ...]) -> None:

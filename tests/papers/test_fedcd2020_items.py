@@ -37,7 +37,8 @@ def differing(a: Recipe, b: Recipe) -> set[str]:
 
 
 def test_every_figure_and_the_table_are_there() -> None:
-    assert set(ITEMS) == {*(f"figure{n}" for n in range(1, 10)), "table1"}
+    assert set(ITEMS) == {*(f"figure{n}" for n in range(1, 10)), "table1", "figure6-kept", "table1-kept"}
+    assert [name for name, item in ITEMS.items() if item.variant] == ["figure6-kept", "table1-kept"]
     assert all(item.paper == "fedcd2020" and item.seeds == 3 for item in ITEMS.values())
 
 
@@ -83,6 +84,20 @@ def test_levels_of_quantisation_differ_in_nothing_else() -> None:
     assert differing(row("figure6", "4 bits"), row("figure6", "32 bits")) == {"upload", "server"}
     assert chains(row("figure6", "32 bits")) == (["quantize(bits=32)"], ["mean(weights='score')", "quantize(bits=32)"])
     assert differing(row("figure6", "4 bits"), row("figure6", "4 bits" + NEAREST)) == {"upload", "server"}
+
+
+def test_momentum_that_is_kept_is_all_that_differs_in_the_variants() -> None:
+    """At both scales, row by row."""
+    for item in ("figure6", "table1"):
+        for scale in ("full", "quick"):
+            kept = {row.name: row.recipes[0] for row in at_scale(ITEMS[f"{item}-kept"], scale).rows}
+            plain = {row.name: row.recipes[0] for row in at_scale(ITEMS[item], scale).rows if NEAREST not in row.name}
+            assert list(kept) == list(plain)
+            for name, recipe in kept.items():
+                (sgd,), (before,) = recipe.step, plain[name].step
+                assert differing(recipe, plain[name]) == {"name", "step"}
+                assert sgd == before.with_args(keep_momentum=True)
+    assert printed(ITEMS["table1-kept"]) == printed(ITEMS["table1"])
 
 
 def test_every_stored_run_belongs_to_a_row() -> None:
@@ -144,7 +159,7 @@ def test_quick_keeps_what_is_compared() -> None:
     assert fedcd.pool.args["milestones"][-1] < fedcd.rounds
     assert quick(row("figure2", "FedAvg")) == fedavg
     names = [recipe.fingerprint for item in ITEMS.values() for recipe in recipes_of(at_scale(item, "quick"))]
-    assert len(set(names)) == 10
+    assert len(set(names)) == 16  # ten, and six with momentum that is kept
     assert not any(row.name.endswith(NEAREST) for name in ("figure1", "figure4", "figure5")
                    for row in at_scale(ITEMS[name], "quick").rows)
     assert quick(row("figure6", "4 bits")) != quick(row("figure6", "8 bits"))

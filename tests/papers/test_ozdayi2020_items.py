@@ -31,7 +31,7 @@ def stand_in() -> askew.Dataset:
 
 def test_every_table_is_an_item():
     assert list(ITEMS) == ["table1", "table2", "table3", "table4", "table5", "combination", "clipped", "related",
-                           "grid", "figure1"]
+                           "program", "grid", "figure1"]
     assert {item.seeds for item in ITEMS.values()} == {3}  # section 4.1: "repeated for 3 times"
 
 
@@ -53,10 +53,12 @@ def test_hyper_parameters_are_those_of_section_4_1():
         for row in item.rows:
             (recipe,) = row.recipes
             sgd = next(spec for spec in recipe.step if spec.name == "sgd")
-            momentum = {"momentum": 0.9, "nesterov": True} if item.name == "related" else {}
+            momentum = {"momentum": 0.9, "nesterov": True} if item.name in ("related", "program") else {}
+            momentum |= {"keep_momentum": True} if item.name == "program" else {}
             assert sgd.args == {"lr": 0.1, "weight_decay": 0.0005} | momentum
             assert (recipe.rounds, recipe.epochs, recipe.batch_size, recipe.fraction) == (100, 1, 256, 1.0)
-            assert (str(recipe.data), str(recipe.model)) == ("cifar10()", "resnet20_fixup()")
+            network = "resnet20_fixup(scalar_rate=1.0)" if item.name == "program" else "resnet20_fixup()"
+            assert (str(recipe.data), str(recipe.model)) == ("cifar10()", network)
             if row.name == "Centralized":
                 assert recipe.population.name == "pooled"
             elif row.name == "FL - IID":
@@ -98,6 +100,23 @@ def test_the_related_program_clips_and_has_momentum(item, sgd):
         assert plain in [r.recipes[0].replace(name="") for r in tables]
 
 
+def test_all_of_the_related_program():
+    """Beside the optimiser: bounds of the update, noise on the aggregate (1e-4 x 3), a rate that falls on a plateau."""
+    recipe = recipe_of("program", "M=3, noise 1e-4")
+    sgd = "sgd(lr=0.1, momentum=0.9, weight_decay=0.0005, nesterov=True, keep_momentum=True)"
+    assert [str(spec) for spec in recipe.step] == ["clip_gradient(length=10.0)", sgd, "scale_by_server()",
+                                                   "project_to_ball(radius=3.0, centre='start')"]
+    falls = "plateau(patience=15, factor=0.1)"
+    assert [str(spec) for spec in recipe.server] == ["mean()", "add_update_noise(std=0.0003)", falls]
+    for row in ITEMS["program"].rows:  # otherwise the recipes are those of `related`
+        ours, theirs = row.recipes[0], recipe_of("related", row.name)
+        added = ("add_update_noise", "plateau")
+        assert [spec for spec in ours.server if spec.name not in added] == list(theirs.server)
+        assert falls in map(str, ours.server)
+        same = ours.replace(name=theirs.name, step=theirs.step, server=theirs.server, model=theirs.model)
+        assert same == theirs
+
+
 def test_the_combination_is_that_of_the_text():
     ours = recipe_of("combination", "combination")
     combination = ozdayi_combination(ozdayi2020.BASE, theta=2.0, beta=0.9, hold_out=0.05)
@@ -135,7 +154,7 @@ def test_the_network_starts_beyond_the_ball_of_table_3():
     assert sum(float(v.square().sum()) for v in fresh.values()) ** 0.5 == pytest.approx(8.4, abs=0.3)
 
 
-@pytest.mark.parametrize("name", ["table1", "table3", "table5", "combination", "clipped", "related"])
+@pytest.mark.parametrize("name", ["table1", "table3", "table5", "combination", "clipped", "related", "program"])
 def test_recipes_build(name):
     for scale in ("full", "quick"):
         for row in at_scale(ITEMS[name], scale).rows:
@@ -167,7 +186,7 @@ def test_claims_hold_of_the_papers_own_numbers_and_are_open_without_any(item):
     ("table4", 1, {"beta 0.9": 82.0}), ("table5", 0, {"adjustable rate": 76.0}), ("combination", 0, {"beta 0.5": 84.0}),
     ("related", 0, {"FL - IID": 85.0}), ("related", 1, {"FL - NIID(5)": 80.0}), ("related", 2, {"beta 0.9": 72.0}),
     ("related", 3, {"beta 0.5": 84.0}), ("related", 3, {"combination": 83.0}),
-    ("clipped", 2, {"adjustable rate": 72.0}),
+    ("clipped", 2, {"adjustable rate": 72.0}), ("program", 2, {"adjustable rate": 72.0}),
     ("combination", 1, {"combination": 83.0}), ("combination", 2, {"combination": 84.0}),
     ("combination", 3, {"combination": 89.0}),
 ])
@@ -177,7 +196,7 @@ def test_claims_can_fail(item, number, changed):
 
 
 def test_what_is_not_the_papers_set_up_is_a_variant():
-    assert [item.name for item in ITEMS.values() if item.variant] == ["clipped", "related"]
+    assert [item.name for item in ITEMS.values() if item.variant] == ["clipped", "related", "program"]
 
 
 def test_claims_about_grid_and_conflicts():

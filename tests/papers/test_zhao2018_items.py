@@ -42,7 +42,9 @@ def test_every_table_and_figure_is_an_item_once():
     data = ("mnist", "cifar10", "kws")
     expected = {f"{part}-{name}" for part in ("table1", "table2", "table3", "figure1", "figure2", "figure4", "figure8")
                 for name in data}
-    assert set(ITEMS) == expected | {"figure5", "figure7a", "figure7b"}
+    variants = {f"{part}-{name}" for part in ("pretrained", "figure2-end") for name in data}
+    assert set(ITEMS) == expected | variants | {"figure5", "figure7a", "figure7b"}
+    assert {item.name for item in ITEMS.values() if item.variant} == variants
     assert len(ITEMS) == len(zhao2018.items())
 
 
@@ -153,6 +155,21 @@ def test_divergence_is_read_after_one_synchronisation(key):
     record = askew.run(recipe, data=stand_in(recipe.data.name)).records[0]
     assert all(record[row.measure.removeprefix("first ")] is not None for row in ITEMS[f"figure2-{key}"].rows)
     assert len({row.measure for row in ITEMS[f"figure2-{key}"].rows}) == len(task.layers)
+
+
+@pytest.mark.parametrize("key", zhao2018.TASKS)
+def test_what_the_variants_change(key):
+    """The length of the pre-training, and after how many rounds divergence is read: nothing else."""
+    (table,) = (row for row in ITEMS[f"table3-{key}"].rows if row.name.startswith("Pre-trained"))
+    for row in ITEMS[f"pretrained-{key}"].rows:
+        epochs = row.recipes[0].start.args["epochs"]
+        assert row.name == f"pre-trained for {epochs} epochs"
+        assert row.recipes[0].with_setting("warm_up.epochs", zhao2018.PRETRAINING) == table.recipes[0]
+        assert value(f"pretrained-{key}", row.name) == value(f"table3-{key}", table.name)
+    for first, last in zip(ITEMS[f"figure2-{key}"].rows, ITEMS[f"figure2-end-{key}"].rows, strict=True):
+        assert (first.name, first.measure.removeprefix("first")) == (last.name, last.measure.removeprefix("last"))
+        assert last.recipes[0].rounds == 500
+        assert last.recipes[0].replace(rounds=1, evaluate_every=1) == first.recipes[0]
 
 
 def test_clients_hold_exactly_one_or_two_classes_though_classes_are_unequal():

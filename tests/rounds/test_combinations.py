@@ -16,7 +16,7 @@ SERVER = {
     "mask_by_sign_agreement": "mask_by_sign_agreement(theta=2.0)", "train_on_server": "train_on_server()",
     "evaluate_average": "evaluate_average()", "quantize": "quantize(bits=8)",
     "adam": "adam(lr=0.01)", "adagrad": "adagrad(lr=0.01)", "yogi": "yogi(lr=0.01)", "extrapolate": "extrapolate()",
-    "correct_dynamically": "correct_dynamically(alpha=1.0)",
+    "correct_dynamically": "correct_dynamically(alpha=1.0)", "add_update_noise": "add_update_noise(std=0.001)",
 }
 # What comes first, what follows it, and why the two do not go together.
 REFUSED = {
@@ -51,7 +51,8 @@ def test_every_server_piece_is_in_the_table():
 
     known = {name for name in registry.names("server") if registry.find("server", name).__module__.startswith("askew.")}
     # Those that make the update, or belong to certain client pieces, have tests of their own.
-    assert known == {*SERVER, "mean", "mean_per_step", "median", "trimmed_mean", "update_control", "add_noise"}
+    assert known == {*SERVER, "mean", "mean_per_step", "median", "trimmed_mean", "update_control", "add_noise",
+                     "plateau"}
 
 
 @pytest.mark.parametrize("pair", [pair for pair in PAIRS if pair not in REFUSED], ids=" then ".join)

@@ -7,6 +7,7 @@ from askew.models.hello_edge_cnn import hello_edge_cnn
 from askew.models.mcmahan_cifar_cnn import mcmahan_cifar_cnn
 from askew.models.mcmahan_mnist_cnn import mcmahan_mnist_cnn
 from askew.models.mlp import mlp
+from askew.models.resnet20 import resnet20
 from askew.models.resnet20_fixup import resnet20_fixup
 from askew.models.small_cnn import small_cnn
 
@@ -18,6 +19,7 @@ __all__ = [
     "mcmahan_cifar_cnn",
     "mcmahan_mnist_cnn",
     "mlp",
+    "resnet20",
     "resnet20_fixup",
     "small_cnn",
 ]

@@ -55,7 +55,7 @@ def test_layers_and_tensors():
     ("mcmahan_mnist_cnn", (1, 28, 28), ["conv", "fc"]), ("mcmahan_cifar_cnn", (3, 32, 32), ["conv", "fc"]),
     ("fednnnn_mnist_cnn", (1, 28, 28), ["conv", "fc"]), ("fednnnn_cifar_cnn", (3, 32, 32), ["conv", "fc"]),
     ("resnet20_fixup", (3, 32, 32), ["conv", "fc"]), ("fedcd_cnn", (3, 32, 32), ["conv", "fc"]),
-    ("hello_edge_cnn", (1, 50, 10), ["conv", "fc"])])
+    ("resnet20", (3, 32, 32), ["conv", "fc"]), ("hello_edge_cnn", (1, 50, 10), ["conv", "fc"])])
 @pytest.mark.parametrize("per", ["group", "layer", "tensor"])
 def test_every_tensor_of_the_networks_is_in_one_group(name, shape, groups, per):
     module = registry.build("model", name, input_shape=shape, num_classes=10)

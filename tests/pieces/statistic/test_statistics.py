@@ -6,10 +6,10 @@ import torch
 from askew.core.by_hand import server_context
 from askew.core.compat import tree_leaves
 from askew.core.statistic import Senders
-from askew.pieces.statistic import Everything, MeanOf, MeanPerStep, SignSum
+from askew.pieces.statistic import Everything, MeanLoss, MeanOf, MeanPerStep, SignSum
 
-EVERY = [Everything(), MeanOf("update"), MeanOf("update", "examples"), MeanOf("update", "steps"), MeanPerStep(), MeanPerStep(0.5),
-         SignSum()]
+EVERY = [Everything(), MeanLoss(), MeanOf("update"), MeanOf("update", "examples"), MeanOf("update", "steps"),
+         MeanPerStep(), MeanPerStep(0.5), SignSum()]
 
 
 def gathered(statistic, order, splits, merged=False):
@@ -17,10 +17,11 @@ def gathered(statistic, order, splits, merged=False):
     generator = torch.Generator().manual_seed(0)
     message = {"update": {"a": torch.randn(5, 2, 3, generator=generator), "b": torch.randn(5, generator=generator)}}
     examples, steps = torch.tensor([10.0, 20, 5, 40, 30]), torch.tensor([1.0, 2, 1, 4, 3])
+    losses = torch.tensor([0.5, 1.5, 2.0, 0.25, 3.0])
     total, parts = None, []
     for rows in torch.tensor(order).split(splits):
         chunk = {"update": {name: v[rows].clone() for name, v in message["update"].items()}}
-        senders = Senders(rows.tolist(), examples[rows], steps[rows], torch.ones(len(rows)), torch.zeros(len(rows)))
+        senders = Senders(rows.tolist(), examples[rows], steps[rows], torch.ones(len(rows)), losses[rows])
         if merged:
             parts.append(statistic.add(None, chunk, senders))
         else:

@@ -60,6 +60,7 @@ PIECES: dict[str, dict[str, list[str]]] = {
         "mcmahan_cifar_cnn": ["mcmahan_cifar_cnn()", "mcmahan_cifar_cnn(init='torch')"],
         "mcmahan_mnist_cnn": ["mcmahan_mnist_cnn()"],
         "mlp": ["mlp()", "mlp(hidden=[16, 8])"],
+        "resnet20": ["resnet20()"],
         "resnet20_fixup": ["resnet20_fixup()"],
         "small_cnn": ["small_cnn()"],
     },
@@ -77,6 +78,7 @@ PIECES: dict[str, dict[str, list[str]]] = {
         "sgd": ["sgd(lr=0.1)", "sgd(lr=drops(decay(0.1, 0.9), at=[1, 2]), momentum=0.9, weight_decay=0.01)",
                 "sgd(lr=0.1, momentum=0.9, nesterov=True)", "sgd(lr=0.1, momentum=0.9, keep_momentum=True)"],
         "quantize": ["quantize(bits=4)", "quantize(bits=4, what='update')", "quantize(bits=32)"],
+        "scale_by_server": ["scale_by_server()"],
         "quantize_at_random": ["quantize_at_random(bits=4)", "quantize_at_random(bits=32)"],
     },
     "schedule": {
@@ -89,6 +91,7 @@ PIECES: dict[str, dict[str, list[str]]] = {
         "adagrad": ["adagrad(lr=0.1)"],
         "adam": ["adam(lr=0.1)"],
         "add_noise": ["add_noise(multiplier=0.1, length=1.0)"],
+        "add_update_noise": ["add_update_noise(std=0.01)"],
         "correct_dynamically": ["correct_dynamically(alpha=0.1)"],
         "extrapolate": ["extrapolate()"],
         "mean_per_step": ["mean_per_step()", "mean_per_step(momentum=0.5)"],
@@ -100,6 +103,7 @@ PIECES: dict[str, dict[str, list[str]]] = {
         "mask_by_sign_agreement": ["mask_by_sign_agreement(theta=2.0)",
                                    "mask_by_sign_agreement(theta=2.0, literal=True)"],
         "mean": ["mean()", "mean(weights='uniform')", "mean(weights='score')"],
+        "plateau": ["plateau(patience=0, factor=0.5, threshold=0.9, server=True)", "plateau(patience=1)"],
         "momentum": ["momentum(beta=0.9)", "momentum(beta=0.9, nesterov=True)"],
         "quantize": ["quantize(bits=4)", "quantize(bits=4, what='update')", "quantize(bits=32)"],
         "rescale_to_mean_norm": ["rescale_to_mean_norm(beta=0.7)", "rescale_to_mean_norm(per='layer')"],
@@ -177,6 +181,8 @@ def normed() -> nn.Module:
 UNEQUAL = askew.Recipe(population="power_law(clients=6, exponent=1.0, min_examples=20)", rounds=3, batch_size=32,
                        fraction=0.7, model="mlp(hidden=[16])")
 KEPT = "sgd(lr=0.05, momentum=0.9, keep_momentum=True)"
+# What a client piece wants of the server -> the piece that sends it.
+SENDERS = {"control": "update_control()", "factor": "plateau(patience=0, threshold=0.9)"}
 # name -> (recipe, network in place of the recipe's); of clients that remember something, four of six in each round.
 REMEMBERING = {
     "kept momentum": (UNEQUAL.replace(step=[KEPT], epochs=2), None),
@@ -203,6 +209,9 @@ RECIPES = {
     "what is known of a client, from the first step on": (UNEQUAL.replace(step=["begin_by_facts()", "sgd(lr=0.1)"], epochs=2), None),
     "more in the message": (UNEQUAL.replace(step=["sgd(lr=0.1)", "tell()"], server=["mean()", "scale_by_what_is_told()"]), None),
     "what the server sends besides": (UNEQUAL.replace(step=["pull_to_shared()", "sgd(lr=0.1)"], server=["mean()", "send_average()"]), None),
+    "a rate that falls on a plateau, of clients and server": (
+        UNEQUAL.replace(step=["sgd(lr=0.1, momentum=0.9, keep_momentum=True)", "scale_by_server()"], rounds=5,
+                        server=["mean()", "plateau(patience=0, factor=0.5, threshold=0.9, server=True)"]), None),
     "median": (UNEQUAL.replace(server=["coordinate_median()"]), None),
     "mean of all updates that are kept": (UNEQUAL.replace(server=["mean_of_everything()", "momentum(0.5)"]), None),
     "fedavg, equal clients": (askew.Recipe(rounds=3), None),
@@ -240,7 +249,7 @@ def recipe_with(kind: str, call: str) -> Recipe:
     if kind == "client":
         built, sgd = registry.build(kind, call), "sgd(lr=0.1)"
         if built.wants:
-            base = base.replace(server=["mean()", "update_control()"])
+            base = base.replace(server=["mean()", SENDERS[built.wants[0]]])
         return base.replace(step=[call] if isinstance(built, Optimiser) else [call, sgd] if isinstance(built, OnGradient) else [sgd, call])
     if kind == "schedule":
         return base.replace(step=[f"sgd(lr={call})"])
@@ -248,6 +257,8 @@ def recipe_with(kind: str, call: str) -> Recipe:
         return fedcd(base, milestones=[1], bits=16).replace(server=[call]) if "score" in call else base.replace(server=[call])
     if kind == "server":
         clients = ["correct_drift()", "sgd(lr=0.1)"] if registry.build(kind, call).wants else base.step
+        if call.startswith("plateau"):
+            clients = ["sgd(lr=0.1)", "scale_by_server()"]
         if call.startswith("add_noise"):
             clients = ["sgd(lr=0.1)", "clip_update(length=1.0)"]
         return base.replace(step=clients, server=["mean('uniform')", call])

@@ -5,8 +5,8 @@ with lr 0.1, momentum 0.9, weight decay 5e-4, B 128, E 3, a tenth of the rate fr
 flips, 8 bits, for FedAvg too. Models are quantised as in the notebook: rounded at random, weights of layers only, on
 devices only; rows "rounded to nearest" have all tensors rounded to nearest, and the server's models in each round, which
 is neither the notebook's way nor printed (section 2 compresses at the server at milestones). Of the notebook's habits that
-the paper does not mention two are left out: an optimiser's momentum that a device keeps from round to round, and clones
-whose rate starts again at 0.1.
+the paper does not mention two are left out: an optimiser's momentum that a device keeps from round to round (the items
+"-kept" have it), and clones whose rate starts again at 0.1.
 
 References:
     Kopparapu, Lin and Zhao 2020, "FedCD: Improving Performance in non-IID Federated Learning", section 3.
@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from askew.core.recipe import Recipe
 from askew.papers.archetype_measures import CAP
 from askew.papers.item import Builders, Claim, Item, Plot, Row
-from askew.pieces.methods import fedavg, fedcd, quantised
+from askew.pieces.methods import fedavg, fedcd, kept_momentum, quantised
 
 PAPER = "fedcd2020"
 BASE = Recipe(
@@ -34,14 +34,17 @@ BIASES = {"bias 0.3": (0.3, 0.3), "bias 0.6 to 0.7": (0.6, 0.7), "bias 0.9": (0.
 NO_EFFECT = 2.0  # points of accuracy that we call "no significant effect"; the paper gives no number
 NO_SPREAD = 0.05  # of scores that sum to 1: what we call "approaches 0"
 NEAREST = ", rounded to nearest"  # rows of the other quantiser, beside those of the notebook's
+KEPT_TITLE = ", momentum kept by devices"
+KEPT_NOTE = " Devices keep their momentum between rounds, as in the authors' notebook; the paper does not mention it."
 SETTLED_BY = 45  # rounds: the later of the two numbers that the paper gives for FedCD in the hierarchical experiment
 
 
 def items() -> Builders:
-    """Figures 1 to 9 and table 1."""
+    """Figures 1 to 9 and table 1; figure 6 and table 1 once more with momentum that devices keep."""
     return {"figure1": _hierarchical, "figure2": _hierarchical_changes, "figure3": _populations, "figure4": _hypergeometric,
             "figure5": _hypergeometric_changes, "figure6": _quantisation, "figure7": _preferences, "figure8": _active_models,
-            "figure9": _score_spread, "table1": _convergence}
+            "figure9": _score_spread, "table1": _convergence, "figure6-kept": _quantisation_kept,
+            "table1-kept": _convergence_kept}
 
 
 def _hierarchical() -> Item:
@@ -81,8 +84,11 @@ def _hypergeometric_changes() -> Item:
 
 def quick(recipe: Recipe) -> Recipe:
     """The same devices with 300 images each, a small network and 10 rounds, in which the milestones come sooner."""
-    small = recipe.replace(population=recipe.population.with_args(examples=300), preprocess=recipe.preprocess[-1:], model="small_cnn()",
-                           step=("sgd(lr=0.03, momentum=0.9)",), epochs=2, batch_size=32, rounds=10, evaluate_every=2)
+    (sgd,) = recipe.step
+    keeps = ", keep_momentum=True" if sgd.args.get("keep_momentum") else ""
+    small = recipe.replace(population=recipe.population.with_args(examples=300), preprocess=recipe.preprocess[-1:],
+                           model="small_cnn()", step=(f"sgd(lr=0.03, momentum=0.9{keeps})",), epochs=2, batch_size=32,
+                           rounds=10, evaluate_every=2)
     return small.with_setting("clone_and_delete.milestones", [2, 5, 7]) if recipe.pool.name == "clone_and_delete" else small
 
 
@@ -96,8 +102,9 @@ def _to_nearest(base: Recipe) -> dict[str, Recipe]:
 
 
 def _item(name: str, title: str, rows: Sequence[Row], plot: Plot | None, claims: Sequence[Claim], notes: str,
-          quick_rows: tuple[str, ...] = ()) -> Item:
-    return Item(PAPER, name, title, tuple(rows), quick, quick_rows, plot=plot, claims=tuple(claims), notes=notes, seeds=3)
+          quick_rows: tuple[str, ...] = (), variant: bool = False) -> Item:
+    return Item(PAPER, name, title, tuple(rows), quick, quick_rows, plot=plot, claims=tuple(claims), notes=notes,
+                seeds=3, variant=variant)
 
 
 def _archetypes(name: str, title: str, base: Recipe, number: int, claims: Sequence[Claim]) -> Item:
@@ -121,11 +128,21 @@ def _changes(name: str, title: str, base: Recipe, claims: Sequence[Claim], varia
 
 
 def _quantisation() -> Item:
-    recipes = {"32 bits": fedcd(BASE, bits=32, rounding="nearest")}  # 32 bits are never rounded: either way the same run
-    recipes |= {f"{bits} bits": fedcd(BASE, bits=bits) for bits in (8, 4)}
-    recipes |= {f"{bits} bits{NEAREST}": fedcd(BASE, bits=bits, rounding="nearest") for bits in (8, 4)}
+    nearest = {f"{bits} bits{NEAREST}": fedcd(BASE, bits=bits, rounding="nearest") for bits in (8, 4)}
+    return _bits("figure6", "", BASE, nearest,
+                 " Rounded to nearest, a variant: all tensors, and in each round the server's models too.")
+
+
+def _quantisation_kept() -> Item:
+    return _bits("figure6-kept", KEPT_TITLE, kept_momentum(BASE), {}, KEPT_NOTE, variant=True)
+
+
+def _bits(name: str, title: str, base: Recipe, others: Mapping[str, Recipe], notes: str, variant: bool = False) -> Item:
+    recipes = {"32 bits": fedcd(base, bits=32, rounding="nearest")}  # never rounded: either way the same run
+    recipes |= {f"{bits} bits": fedcd(base, bits=bits) for bits in (8, 4)}
+    recipes |= others
     rows = [Row(name, (recipe,), "mean_last_10") for name, recipe in recipes.items()]
-    return _item("figure6", "FedCD with 32, 8 and 4 bits per weight, hierarchical archetypes", rows,
+    return _item(name, f"FedCD with 32, 8 and 4 bits per weight, hierarchical archetypes{title}", rows,
                  Plot("curves", y_label="test accuracy on own data"),
                  (Claim("8 bits have no significant effect on accuracy", "section 3.4, figure 6",
                         lambda v: NO_EFFECT - abs(v["8 bits"] - v["32 bits"])),
@@ -133,7 +150,7 @@ def _quantisation() -> Item:
                         lambda v: NO_EFFECT - abs(v["4 bits"] - v["32 bits"]))),
                  f"Which levels the figure shows is not in its text. No effect: within {NO_EFFECT:g} points; the paper gives no number. "
                  "It does not print how it rounds either; as its authors' notebook does: at random, weights of layers only, on devices "
-                 "only. Rounded to nearest, a variant: all tensors, and in each round the server's models too.")
+                 f"only.{notes}", variant=variant)
 
 
 def _preferences() -> Item:
@@ -176,14 +193,24 @@ def _score_spread() -> Item:
 
 
 def _convergence() -> Item:
+    return _settling("table1", "", HYPERGEOMETRIC, BASE)
+
+
+def _convergence_kept() -> Item:
+    return _settling("table1-kept", KEPT_TITLE, kept_momentum(HYPERGEOMETRIC), kept_momentum(BASE), KEPT_NOTE,
+                     variant=True)
+
+
+def _settling(item: str, title: str, hypergeometric: Recipe, hierarchical: Recipe, notes: str = "",
+              variant: bool = False) -> Item:
     rows: list[Row] = []
-    setups = {"hypergeometric": HYPERGEOMETRIC, "hierarchical": BASE.replace(rounds=150)}
+    setups = {"hypergeometric": hypergeometric, "hierarchical": hierarchical.replace(rounds=150)}
     for name, base in setups.items():
         recipe = fedcd(base)
         rows += [Row(f"{name}, FedCD rounds", (recipe,), "rounds_until_archetypes_settle"),
                  Row(f"{name}, FedAvg rounds", (_fedavg(base.replace(rounds=CAP)),), "rounds_until_archetypes_settle"),
                  Row(f"{name}, FedAvg:FedCD time", (recipe,), "saving")]
-    return _item("table1", "Rounds and time until convergence", rows, None, (
+    return _item(item, f"Rounds and time until convergence{title}", rows, None, (
         Claim("FedCD converges in fewer rounds than FedAvg", "table 1",
               lambda v: [v[f"{name}, FedAvg rounds"] - v[f"{name}, FedCD rounds"] for name in setups]),
         Claim("FedCD takes less time to converge than 300 rounds of FedAvg", "table 1",
@@ -194,7 +221,8 @@ def _convergence() -> Item:
               lambda v: [v[f"{name}, FedAvg rounds"] - CAP + 0.5 for name in setups])),
                  "The paper does not say when it calls a run converged; here: when archetypes stay, on average, within two points of "
                  "where they end. Its text gives 35 and 45 rounds for FedCD where the table has 45 and 50. Time is what devices train "
-                 "(models times rounds) against 300 rounds of one model, so that it does not depend on the machine.")
+                 "(models times rounds) against 300 rounds of one model, so that it does not depend on the machine."
+                 f"{notes}", variant=variant)
 
 
 def _mean(values: Mapping[str, float], method: str, archetypes: Sequence[int]) -> float:

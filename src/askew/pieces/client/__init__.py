@@ -10,8 +10,9 @@ from askew.pieces.client.correct_drift import correct_drift
 from askew.pieces.client.project_to_ball import project_to_ball
 from askew.pieces.client.quantize import quantize
 from askew.pieces.client.quantize_at_random import quantize_at_random
+from askew.pieces.client.scale_by_server import scale_by_server
 from askew.pieces.client.sgd import sgd
 from askew.pieces.client.stay_local import stay_local
 
 __all__ = ["adam", "add_dynamic_regulariser", "add_gradient_noise", "add_proximal", "clip_gradient", "clip_update", "correct_drift",
-           "project_to_ball", "quantize", "quantize_at_random", "sgd", "stay_local"]
+           "project_to_ball", "quantize", "quantize_at_random", "scale_by_server", "sgd", "stay_local"]
