@@ -27,8 +27,8 @@ from askew.core.errors import AskewError
 from askew.core.files import check_new, write_json
 from askew.core.recipe import Recipe
 from askew.papers.ozdayi2020.items import BASE
+from askew.runs.environment import describe_environment
 from askew.runs.result import Result
-from askew.runs.run_folder import describe_environment
 from askew.runs.sweep import sweep
 
 FEDERATIONS = {"FL - NIID(5)": "label_blocks(clients=2)", "FL - IID": "iid(clients=2)"}

@@ -31,7 +31,7 @@ def stand_in() -> askew.Dataset:
 
 def test_every_table_is_an_item():
     assert list(ITEMS) == ["table1", "table2", "table3", "table4", "table5", "combination", "clipped", "related",
-                           "program", "grid", "figure1"]
+                           "program", "nearest", "grid", "figure1"]
     assert {item.seeds for item in ITEMS.values()} == {3}  # section 4.1: "repeated for 3 times"
 
 
@@ -53,11 +53,13 @@ def test_hyper_parameters_are_those_of_section_4_1():
         for row in item.rows:
             (recipe,) = row.recipes
             sgd = next(spec for spec in recipe.step if spec.name == "sgd")
-            momentum = {"momentum": 0.9, "nesterov": True} if item.name in ("related", "program") else {}
-            momentum |= {"keep_momentum": True} if item.name == "program" else {}
-            assert sgd.args == {"lr": 0.1, "weight_decay": 0.0005} | momentum
+            momentum = {"momentum": 0.9, "nesterov": True} if item.name in ("related", "program", "nearest") else {}
+            momentum |= {"keep_momentum": True} if item.name in ("program", "nearest") else {}
+            rate = str(sgd.args["lr"])
+            assert rate == ("drops(start=0.05, at=[50, 75], factor=0.1)" if item.name == "nearest" else "0.1")
+            assert sgd.args == {"lr": sgd.args["lr"], "weight_decay": 0.0005} | momentum
             assert (recipe.rounds, recipe.epochs, recipe.batch_size, recipe.fraction) == (100, 1, 256, 1.0)
-            network = "resnet20_fixup(scalar_rate=1.0)" if item.name == "program" else "resnet20_fixup()"
+            network = "resnet20_fixup(scalar_rate=1.0)" if item.name in ("program", "nearest") else "resnet20_fixup()"
             assert (str(recipe.data), str(recipe.model)) == ("cifar10()", network)
             if row.name == "Centralized":
                 assert recipe.population.name == "pooled"
@@ -154,7 +156,7 @@ def test_the_network_starts_beyond_the_ball_of_table_3():
     assert sum(float(v.square().sum()) for v in fresh.values()) ** 0.5 == pytest.approx(8.4, abs=0.3)
 
 
-@pytest.mark.parametrize("name", ["table1", "table3", "table5", "combination", "clipped", "related", "program"])
+@pytest.mark.parametrize("name", ["table1", "table3", "table5", "combination", "clipped", "related", "program", "nearest"])
 def test_recipes_build(name):
     for scale in ("full", "quick"):
         for row in at_scale(ITEMS[name], scale).rows:
@@ -196,7 +198,7 @@ def test_claims_can_fail(item, number, changed):
 
 
 def test_what_is_not_the_papers_set_up_is_a_variant():
-    assert [item.name for item in ITEMS.values() if item.variant] == ["clipped", "related", "program"]
+    assert [item.name for item in ITEMS.values() if item.variant] == ["clipped", "related", "program", "nearest"]
 
 
 def test_claims_about_grid_and_conflicts():

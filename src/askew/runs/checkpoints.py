@@ -109,7 +109,8 @@ class Checkpoints:
         with contextlib.suppress(FileExistsError):
             path.parent.mkdir()
         with files.written(path) as aside:
-            torch.save(value, aside)
+            with aside.open("wb") as file:  # not its name, which would go into the bytes
+                torch.save(value, file)
             self._sums[name] = files.sha256(aside)
 
     def _read_about(self, round: int) -> About:

@@ -253,6 +253,7 @@ class _Course:
             except AskewError as error:
                 warnings.warn(f"{error}: it is trained again", stacklevel=2)
             else:
+                folder.tidy()
                 for record in result.records:
                     self.tell(i, record, recipe)
                 self.end(i, result)

@@ -37,7 +37,7 @@ def check_free(path: Path, overwrite: bool = False) -> None:
     if kind_of(path) == "run":
         if not overwrite and (path / RECIPE).exists():
             raise AskewError(f"--out: {str(path)!r} already holds a run; name another folder, or add --overwrite")
-    elif any(path.iterdir()):
+    elif not _is_empty(path):
         raise AskewError(f"--out: {str(path)!r} is not empty and holds no run; name another folder")
 
 
@@ -48,10 +48,10 @@ def check_many(path: Path | None, go_on: bool, kind: str) -> None:
     if path is None:
         return
     if not go_on:
-        if path.is_dir() and any(path.iterdir()):
+        if path.is_dir() and not _is_empty(path):
             raise AskewError(f"--out: {str(path)!r} is not empty; name another folder")
         check_free(path)
-    elif any(path.iterdir()) and kind_of(path) != kind:
+    elif not _is_empty(path) and kind_of(path) != kind:
         raise AskewError(f"--resume: {str(path)!r} holds no {kind}; name the folder of an interrupted one")
 
 
@@ -72,6 +72,11 @@ def kind_of(path: Path) -> str | None:
     if inside and all(_is_earlier_run(inner) or kind_of(inner) == "run" for inner in inside):
         return "comparison" if all(re.search(r"-seed-?\d+$", inner.name) for inner in inside) else "sweep"
     return None
+
+
+def _is_empty(path: Path) -> bool:
+    """But for what a process left that was killed while it wrote."""
+    return all(files.is_leftover(inner) for inner in path.iterdir())
 
 
 def _is_earlier_run(path: Path) -> bool:

@@ -18,7 +18,7 @@ from torch import Tensor
 from askew.core import files
 from askew.core.errors import AskewError, first_line
 from askew.core.recipe import Recipe
-from askew.runs.checkpoints import About, Checkpoints, DamagedError
+from askew.runs.checkpoints import MEMORY, About, Checkpoints, DamagedError
 from askew.runs.folders import ENVIRONMENT, MARKER, METRICS, RECIPE, check_free, mark
 from askew.runs.lock import Lock
 
@@ -72,6 +72,9 @@ class RunFolder:
         if self._lock is None:
             mark(self.path, "run")
             self._lock = Lock(self.path / MARKER, self.path)
+            for path in [*self.path.iterdir(), *(self.path / MEMORY).glob("*")]:
+                if files.is_leftover(path):  # of a process that was killed while it wrote: nobody else is at work here
+                    path.unlink(missing_ok=True)
 
     def release(self) -> None:
         if self._lock is not None:
@@ -82,7 +85,7 @@ class RunFolder:
         """Remove what askew wrote, and nothing else, but for the marker."""
         self.checkpoints.drop()
         for path in self.path.iterdir():
-            if path.name in (RECIPE, METRICS, SUMMARY, ENVIRONMENT) or WEIGHTS.fullmatch(path.name) or files.is_leftover(path):
+            if path.name in (RECIPE, METRICS, SUMMARY, ENVIRONMENT) or WEIGHTS.fullmatch(path.name):
                 path.unlink()
 
     @property
@@ -181,10 +184,18 @@ class RunFolder:
 
     def check_checkpoint(self) -> None:
         """Refuse a folder that cannot be gone on with."""
+        self.tidy()
         if self.is_finished:
             raise AskewError(f"{str(self.path)!r} has no checkpoint: the run is finished")
         if not self.has_checkpoint:
             raise AskewError(f"{str(self.path)!r} was stopped before its first checkpoint; run it again with --overwrite")
+
+    def tidy(self) -> None:
+        """Remove the checkpoints of a finished run, where it was killed before it did that."""
+        if self.is_finished and (self.has_checkpoint or (self.path / MEMORY).exists()):
+            self.hold()
+            self.checkpoints.drop()
+            self.release()
 
     @property
     def has_checkpoint(self) -> bool:
