@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import json
 import re
 import warnings
@@ -108,10 +109,11 @@ class Checkpoints:
         path = self._folder / name
         with contextlib.suppress(FileExistsError):
             path.parent.mkdir()
+        buffer = io.BytesIO()  # torch's own writing would hide what the system says of a full disk
+        torch.save(value, buffer)
         with files.written(path) as aside:
-            with aside.open("wb") as file:  # not its name, which would go into the bytes
-                torch.save(value, file)
-            self._sums[name] = files.sha256(aside)
+            aside.write_bytes(buffer.getbuffer())
+        self._sums[name] = hashlib.sha256(buffer.getbuffer()).hexdigest()
 
     def _read_about(self, round: int) -> About:
         path = self._folder / f"checkpoint-{round}.json"

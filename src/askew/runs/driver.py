@@ -325,7 +325,6 @@ class _Course:
         recipe, path = configuration.recipe, configuration.path
         about = {} if path is None else {"data": self._prints[str(recipe.data)], "population": print_of_population(task.population)}
         if i in self._earlier:  # its start lies behind: a warm-up need not be trained again
-            self._earlier[i].hold()
             running = Running.from_checkpoint(Simulation(task, engine, start=task.fresh), recipe, self._earlier[i], about)
             for record in running.records:
                 self.tell(i, record, recipe)

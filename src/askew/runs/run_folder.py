@@ -7,12 +7,13 @@ import functools
 import hashlib
 import json
 import re
+import tomllib
 from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from askew.core import files
@@ -54,11 +55,15 @@ class RunFolder:
         mark(path, "run")
         folder = cls(path)
         folder.hold()
-        check_free(path, overwrite)  # nobody else has used it between the first look and now
-        folder.clear()
-        files.write_text(path / RECIPE, recipe.to_toml())
-        files.write_json(path / ENVIRONMENT, environment)
-        files.write_text(path / METRICS, "")
+        try:
+            check_free(path, overwrite)  # nobody else has used it between the first look and now
+            folder.clear()
+            files.write_text(path / RECIPE, recipe.to_toml())
+            files.write_json(path / ENVIRONMENT, environment)
+            files.write_text(path / METRICS, "")
+        except BaseException:
+            folder.release()
+            raise
         return folder
 
     @classmethod
@@ -165,14 +170,15 @@ class RunFolder:
         """That a checkpoint belongs to this recipe, these data and these metrics."""
         before, now = Recipe.from_toml(there["recipe"]), self.recipe
         if now != before.replace(name=now.name):
-            changed = [name for name in vars(now) if name != "name" and getattr(now, name) != getattr(before, name)]
-            shown = "; ".join(f"{name} was {getattr(before, name)}, is {getattr(now, name)}" for name in changed)
+            was, is_now = (tomllib.loads(recipe.to_toml()) for recipe in (before, now))
+            changed = [name for name in is_now if name != "name" and is_now[name] != was[name]]
+            shown = "; ".join(f"{name} was {was[name]}, is {is_now[name]}" for name in changed)
             raise AskewError(f"{str(self.path / RECIPE)!r} is another recipe than the one that the run began with ({shown}); "
                              "put it back, or run the new one in a folder of its own")
         for name, value in here.items():
             if name in there and name != "seconds" and there[name] != value:
-                raise AskewError(f"{str(self.path)!r} cannot be gone on with: its {name} are not those that it began with; "
-                                 "bring them back, or begin a new run")
+                raise AskewError(f"{str(self.path)!r} cannot be gone on with: the {name} is not the one that it began with; "
+                                 "bring that back, or begin a new run")
         metrics, path = there["metrics"], self.path / METRICS
         try:
             with path.open("rb") as file:
@@ -234,11 +240,9 @@ class RunFolder:
         return self.environment.get("compiled", None if on_cpu else True)
 
     def save_weights(self, name: str, tensors: Mapping[str, Tensor]) -> None:
+        content = save({key: v.detach().cpu().contiguous() for key, v in tensors.items()})
         with files.written(self.path / f"{name}.safetensors") as aside:
-            try:
-                save_file({key: v.detach().cpu().contiguous() for key, v in tensors.items()}, aside)
-            except Exception as error:  # safetensors' own, which is no OSError
-                raise files.cannot_write(self.path / f"{name}.safetensors", OSError(first_line(error))) from error
+            aside.write_bytes(content)
 
     def drop_other_weights(self, keep: Container[str]) -> None:
         """Forget all weights but these."""

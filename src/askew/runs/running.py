@@ -39,8 +39,13 @@ class Running:
             warnings.warn(f"{folder.path} was begun on {before} thread{'s' if before > 1 else ''} and goes on with {now}: weights may "
                           f"differ in their last bits from those of an unbroken run; for the same, set OMP_NUM_THREADS={before}",
                           stacklevel=2)
-        simulation.state, seconds = folder.load_checkpoint(simulation.task.device, about)
-        return cls(simulation, recipe, folder, folder.records(), seconds, about)
+        folder.hold()
+        try:
+            simulation.state, seconds = folder.load_checkpoint(simulation.task.device, about)
+            return cls(simulation, recipe, folder, folder.records(), seconds, about)
+        except BaseException:
+            folder.release()
+            raise
 
     @property
     def seconds(self) -> float:
@@ -72,15 +77,17 @@ class Running:
         seconds, goes_on = self.seconds, stopped in (INTERRUPTED, FAILED)
         if self.folder:
             with shielded():
-                if goes_on:
-                    self.folder.rewrite(self.records)  # the interruption may have come before the last one was appended
-                    self.save()
-                _write_weights(simulation, self.folder)
-                summary = _summary(simulation, self.records, seconds, stopped, together)
-                self.folder.save_summary(summary if failed is None else {**summary, FAILED: failed})
-                if stopped is None:
-                    self.folder.checkpoints.drop()
-                self.folder.release()
+                try:
+                    if goes_on:
+                        self.folder.rewrite(self.records)  # the interruption may have come before the last one was appended
+                        self.save()
+                    _write_weights(simulation, self.folder)
+                    summary = _summary(simulation, self.records, seconds, stopped, together)
+                    self.folder.save_summary(summary if failed is None else {**summary, FAILED: failed})
+                    if stopped is None:
+                        self.folder.checkpoints.drop()
+                finally:
+                    self.folder.release()
         model = simulation.task.state_dict(simulation.view(_most_used(simulation)))
         return Result(self.recipe, self.records, model, seconds, stopped == INTERRUPTED, self.folder.path if self.folder else None,
                       simulation, None if goes_on else stopped, together, failed)
