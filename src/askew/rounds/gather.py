@@ -51,7 +51,7 @@ class Gathering:
         for job in asked:
             if job.client in reasons:
                 self.left_out.setdefault(reasons[job.client], []).append(job.client)
-        self.held: list[tuple[int, Chunk]] = []  # model, finished jobs: until a guard has seen all
+        self.held: list[Chunk] = []  # until a guard has seen all
         self.models = {number: entry.model for number, entry in entries.items()}
         self.cohorts: dict[int, Cohort] = {}
         self._lengths: dict[int, tuple[list[int], Tensor]] = {}
@@ -92,14 +92,17 @@ class Gathering:
         """Finished jobs, in any order; a guarded round holds them back (`guarded.let_in`)."""
         self._count(chunk)
         chunk = spoilt(self.task, self.round, chunk)
+        if not self.task.guards:
+            return self.take(chunk)
+        message, losses, kept = tree_map(torch.clone, (dict(chunk.message), chunk.losses, chunk.kept))
+        self.held.append(replace(chunk, message=message, losses=losses, kept=kept))
+
+    def take(self, chunk: Chunk) -> None:
+        """Finished jobs, into all that is made of them."""
+        self._losses.append(chunk.losses)
         for number in dict.fromkeys(job.model for job in chunk.jobs):
             at = [i for i, job in enumerate(chunk.jobs) if job.model == number]
-            mine = chunk if len(at) == len(chunk.jobs) else chunk.of_rows(at)
-            if self.task.guards:
-                message, losses, kept = tree_map(torch.clone, (dict(mine.message), mine.losses, mine.kept))
-                self.held.append((number, replace(mine, message=message, losses=losses, kept=kept)))
-            else:
-                self.take(number, mine)
+            self._add_to(number, chunk if len(at) == len(chunk.jobs) else chunk.of_rows(at))
 
     def take_aggregated(self, chunk: Chunk, lengths: Tensor) -> None:
         """A chunk that holds all jobs of the one model, from which the server has made a model already."""
@@ -123,9 +126,7 @@ class Gathering:
         steps = task.recipe.epochs * ((examples / size).ceil() if size else torch.ones_like(examples))
         return Senders(clients, examples, steps, scores, chunk.losses)
 
-    def take(self, number: int, chunk: Chunk) -> None:
-        """Finished jobs of one model, into all that is made of them."""
-        self._losses.append(chunk.losses)
+    def _add_to(self, number: int, chunk: Chunk) -> None:
         task, start, clients = self.task, self.models[number], [job.client for job in chunk.jobs]
         if number not in self.cohorts:
             self.cohorts[number] = Cohort(start.params, self._needs, start.buffers)

@@ -9,39 +9,40 @@ from torch import Tensor
 
 from askew.core.cohort import squared_lengths
 from askew.core.compat import tree_leaves
-from askew.engine.protocol import Chunk
+from askew.engine.protocol import Chunk, Job
 from askew.engine.schedule import ToHost
 from askew.rounds.gather import Gathering
 
 
 def let_in(gatherings: Sequence[Gathering]) -> None:
     """Of what guarded rounds hold back, let in what their guards do not refuse; waits for the device once, for all."""
-    chunks = [(gathering, number, chunk) for gathering in gatherings for number, chunk in gathering.held]
-    if not chunks:
+    held = [chunk for gathering in gatherings for chunk in gathering.held]
+    if not held:
         return
-    lengths = ToHost([_lengths(chunk) for _, _, chunk in chunks]).read()
+    lengths = iter(ToHost([_lengths(chunk) for chunk in held]).read())
     for gathering in gatherings:
-        mine = [(at[1], at[2], values) for at, values in zip(chunks, lengths, strict=True) if at[0] is gathering]
-        for number in dict.fromkeys(number for number, _, _ in mine):
-            _judge(gathering, number, [(chunk, values) for other, chunk, values in mine if other == number])
-        gathering.held.clear()
+        chunks, mine = gathering.held, [next(lengths) for _ in gathering.held]
+        gathering.held = []
+        if not chunks:
+            continue
+        inside = _judged(gathering, [job for chunk in chunks for job in chunk.jobs], torch.cat(mine))
+        for chunk, mask in zip(chunks, inside.split([len(values) for values in mine]), strict=True):
+            if mask.any():
+                gathering.take(chunk if mask.all() else chunk.of_rows(mask.nonzero().flatten().tolist()))
 
 
-def _judge(gathering: Gathering, number: int, chunks: Sequence[tuple[Chunk, Tensor]]) -> None:
-    """All updates of one model."""
-    lengths = torch.cat([values for _, values in chunks])
-    clients = [job.client for chunk, _ in chunks for job in chunk.jobs]
-    inside = torch.ones(len(lengths), dtype=torch.bool)
-    for guard in gathering.task.guards:  # each judges what those before it have let pass
-        here = inside.nonzero().flatten()
-        for reason, refused in guard.refuses(lengths[here]).items():
-            gathering.left_out.setdefault(reason, []).extend(clients[i] for i in here[refused & inside[here]].tolist())
-            inside[here[refused]] = False
-    for (chunk, _), mask in zip(chunks, inside.split([len(values) for _, values in chunks]), strict=True):
-        if mask.all():
-            gathering.take(number, chunk)
-        elif mask.any():
-            gathering.take(number, chunk.of_rows(mask.nonzero().flatten().tolist()))
+def _judged(gathering: Gathering, jobs: Sequence[Job], lengths: Tensor) -> Tensor:
+    """[jobs] who may come in; who may not is noted. Each model's updates are compared with each other."""
+    inside = torch.ones(len(jobs), dtype=torch.bool)
+    for number in dict.fromkeys(job.model for job in jobs):
+        mine = torch.tensor([i for i, job in enumerate(jobs) if job.model == number])
+        for guard in gathering.task.guards:  # each judges what those before it have let pass
+            here = mine[inside[mine]]
+            for reason, refused in guard.refuses(lengths[here]).items():
+                out = here[refused & inside[here]].tolist()
+                inside[out] = False
+                gathering.left_out.setdefault(reason, []).extend(jobs[i].client for i in out)
+    return inside
 
 
 def _lengths(chunk: Chunk) -> Tensor:
