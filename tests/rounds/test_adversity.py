@@ -10,9 +10,11 @@ from conform.pieces import PIECES, RECIPES, UNEQUAL, normed
 import askew
 from askew.core import registry
 from askew.core.compat import tree_leaves
+from askew.engine.protocol import Chunk, Job
 from askew.engine.sequential import Sequential
 from askew.engine.task import Task, build_task
 from askew.engine.vectorised import Vectorised
+from askew.rounds.guarded import _lengths
 from askew.rounds.mishaps import absent
 from askew.rounds.simulation import Simulation
 from askew.runs.sweep import sweep
@@ -79,6 +81,25 @@ def test_who_is_left_out_might_as_well_not_have_been_asked(name, monkeypatch):
         assert (record["clients"], expected["clients"]) == (6, 3)
         assert record["bytes_down"] == 2 * expected["bytes_down"]
         assert record["bytes_up"] * 3 == expected["bytes_up"] * 5  # what a guard refuses was sent
+
+
+@pytest.mark.parametrize("form", [form for form in FORMS if form != "compiled"])
+def test_every_form_leaves_out_the_same(form):
+    _, records = trained(SMALL.replace(adversity=TROUBLE, guard=GUARD), make=FORMS[form])
+    assert [record["dropped_clients"] for record in records] == [LEFT_OUT] * 2
+
+
+@pytest.mark.parametrize("place", ["update", "buffers", "control", "losses"])
+@pytest.mark.parametrize("nonsense", [torch.nan, torch.inf, -torch.inf])
+def test_whatever_a_client_sends_must_be_finite(place, nonsense):
+    """Of three clients the second has one number, somewhere in what it sends, that is not."""
+    sent = {"update": torch.ones(3, 2, 2), "buffers": torch.ones(3, 4), "control": torch.ones(3), "losses": torch.ones(3)}
+    sent[place].view(3, -1)[1, -1] = nonsense
+    losses = sent.pop("losses")
+    message = {**{name: {"w": v} for name, v in sent.items()}, "count": torch.tensor([1, 2, 3])}
+    lengths = _lengths(Chunk([Job(0, client) for client in range(3)], message, losses))
+    assert lengths.isnan().tolist() == [False, True, False]
+    assert lengths[[0, 2]].tolist() == [2.0, 2.0]
 
 
 def in_forms():
@@ -211,6 +232,18 @@ def test_configurations_with_different_adversities_train_together_as_alone():
         for key, v in simulation.models[0].model.params.items():
             torch.testing.assert_close(outcome.model[key], v, rtol=1e-4, atol=1e-5)
         assert [record.get("dropped") for record in outcome.records] == [record.get("dropped") for record in records]
+
+
+@pytest.mark.parametrize(("adversity", "guard"), [
+    ("send_nan(0.3)", GUARD), ("flip_sign(0.5)", []), ("send_scaled(1e9, 0.2)", GUARD)])
+def test_seeds_of_one_recipe_train_together_as_alone(adversity, guard):
+    """Their rounds have one shape, so that their servers could be one computation, but for what each one leaves out."""
+    recipes = [SMALL.replace(adversity=[adversity], guard=guard, seed=seed) for seed in range(4)]
+    for recipe, outcome in zip(recipes, sweep(recipes, engine="vectorised"), strict=True):
+        simulation, records = trained(recipe)
+        for key, v in simulation.models[0].model.params.items():
+            torch.testing.assert_close(outcome.model[key], v, rtol=1e-4, atol=1e-5)
+        assert [record["dropped"] for record in outcome.records] == [record["dropped"] for record in records]
 
 
 def test_two_of_a_kind_draw_by_themselves():
