@@ -77,8 +77,9 @@ def test_targets_that_are_no_classes_are_refused(refused):
 def test_a_start_that_is_trained_and_a_probe_see_the_true_data():
     recipe = askew.Recipe(population="iid(clients=5) + hold_out(0.1)", rounds=1,
                           start="warm_up(until=1.0, epochs=1, on='everyone')",
-                          probes=["accuracy_on_devices_of(population='iid(clients=3)')"])
+                          probes=["accuracy_on_devices_of(population='iid(clients=3)')", "weight_divergence()"])
     plain, noisy = (askew.run(recipe.replace(adversity=adversity)) for adversity in ((), ["flip_labels(0.5)"]))
     start = [initial_model(result.simulation.task).params for result in (plain, noisy)]
     assert all(torch.equal(v, start[1][name]) for name, v in start[0].items())
     assert noisy.records[0]["federation_device_accuracy_mean"] > 0.3
+    assert noisy.records[0]["weight_divergence"] < 0.1  # its twin has the clients' labels
