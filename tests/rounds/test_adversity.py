@@ -237,7 +237,8 @@ def test_configurations_with_different_adversities_train_together_as_alone():
 
 
 @pytest.mark.parametrize(("adversity", "guard"), [
-    ("send_nan(0.3)", GUARD), ("flip_sign(0.5)", []), ("send_scaled(1e9, 0.2)", GUARD)])
+    ("send_nan(0.3)", GUARD), ("flip_sign(0.5)", []), ("send_scaled(1e9, 0.2)", GUARD),
+    ("drop_out(0.0)", ["leave_out(times=1.0)"])])
 def test_seeds_of_one_recipe_train_together_as_alone(adversity, guard):
     """Their rounds have one shape, so that their servers could be one computation, but for what each one leaves out."""
     equal = SMALL.replace(population="iid(clients=6) + subset(0.3)")
