@@ -250,6 +250,19 @@ def test_seeds_of_one_recipe_train_together_as_alone(adversity, guard):
         assert [record["dropped"] for record in outcome.records] == [record["dropped"] for record in records]
 
 
+@pytest.mark.filterwarnings("error")
+def test_pools_whose_models_differ_train_together_as_alone():
+    """In a round a configuration may have nobody left, or models that the first one does not have."""
+    base = askew.methods.fedcd(SMALL.replace(rounds=4), milestones=[1, 2], bits=16)
+    shares = (1.0, 0.5, 0.2)
+    recipes = [base.replace(adversity=[f"drop_out({share})"], seed=seed) for seed, share in enumerate(shares)]
+    recipes[0] = recipes[0].replace(pool="clone_and_delete(milestones=[])")
+    for recipe, outcome in zip(recipes, sweep(recipes, engine="vectorised"), strict=True):
+        _, records = trained(recipe)
+        for got, expected in zip(outcome.records, records, strict=True):
+            assert (got["active_models"], got["dropped"]) == (expected["active_models"], expected["dropped"])
+
+
 def test_two_of_a_kind_draw_by_themselves():
     """0.5 and 0.5 leave a quarter, not a half."""
     task = build_task(SMALL.replace(adversity=["drop_out(0.5)", "drop_out(0.5)"]))

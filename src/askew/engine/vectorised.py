@@ -194,7 +194,8 @@ class Vectorised:
     def _kept(self, lanes: Sequence[Lane], jobs: list[tuple[int, Job]], chain: BatchedChain) -> Tree:
         """What the jobs' clients remember, [J, ...]."""
         if not lanes[0].memory:
-            first = chain.plain.keep(lanes[0].models[jobs[0][1].model])
+            lane, job = jobs[0]
+            first = chain.plain.keep(lanes[lane].models[job.model])
             return tree_map(lambda v: v.expand(len(jobs), *v.shape).clone(), first)
         parts = []
         for (i, model), same in groupby(jobs, key=lambda at: (at[0], at[1].model)):
