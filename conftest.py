@@ -16,7 +16,9 @@ def _examples(request: pytest.FixtureRequest) -> Iterator[None]:
     import torch
 
     import askew
+    import askew.pieces.adversity
     import askew.pieces.client
+    import askew.pieces.guard
     import askew.pieces.methods
     import askew.pieces.server
     import askew.pieces.statistic
@@ -30,9 +32,11 @@ def _examples(request: pytest.FixtureRequest) -> Iterator[None]:
     monkeypatch.setattr(registry, "_PIECES", {kind: dict(pieces) for kind, pieces in registry._PIECES.items()})
     names = {"askew": askew, "np": np, "torch": torch}
     # Of two pieces with one name, the clients' and the server's quantize, the clients'.
-    for module in (askew.pieces.methods, askew.pieces.statistic, askew.pieces.server, askew.pieces.client):
+    pieces = askew.pieces
+    for module in (pieces.methods, pieces.statistic, pieces.adversity, pieces.guard, pieces.server, pieces.client):
         names |= {name: getattr(module, name) for name in module.__all__}
-    by_name = ("client_context", "client_message", "client_update", "server_context", "server_update")
+    by_name = ("adversity_context", "client_context", "client_message", "client_update", "server_context",
+               "server_update")
     names |= {name: getattr(by_hand, name) for name in by_name}
     # A name that the example's own module has is the module's.
     request.node.dtest.globs = {**names, **request.node.dtest.globs}

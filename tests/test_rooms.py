@@ -119,7 +119,7 @@ def test_a_wrong_import_is_named_with_file_line_and_room(path: str, line: str, r
     assert f"may not import {room}, only " in message
 
 
-KINDS = ("client", "server", "pool", "start", "partition")
+KINDS = ("client", "server", "pool", "start", "partition", "adversity", "guard")
 # Where names of pieces belong: compositions, the papers' experiments, what `askew compare` and `askew.testing` run by
 # default, and old recipes.
 AT_HOME = ("pieces/methods.py", "papers/", "runs/default_job.py", "testing/check.py", "core/migrate.py")

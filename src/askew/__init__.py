@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from askew import privacy, testing
+    from askew.core.adversity import Adversity, AdversityContext
     from askew.core.client_piece import ClientContext, ClientPiece, OnGradient, OnUpdate, Optimiser
     from askew.core.dataset import Dataset, Examples
     from askew.core.errors import AskewError, DivergedError
+    from askew.core.guard import Guard
     from askew.core.objective import Objective
     from askew.core.population import Ownership, Population
     from askew.core.recipe import Recipe
@@ -28,8 +30,10 @@ if TYPE_CHECKING:
     from askew.runs.run import resume, run
 
 _HOMES = {name: home for home, names in {
+    "core.adversity": ("Adversity", "AdversityContext",),
     "core.dataset": ("Dataset", "Examples",),
     "core.errors": ("AskewError", "DivergedError",),
+    "core.guard": ("Guard",),
     "core.objective": ("Objective",),
     "core.population": ("Ownership", "Population",),
     "core.recipe": ("Recipe",),
@@ -42,9 +46,10 @@ _HOMES = {name: home for home, names in {
 }.items() for name in names}
 _MODULES = {"methods": "pieces.methods", "privacy": "privacy", "testing": "testing"}
 
-__all__ = ["Aggregator", "AskewError", "ClientContext", "ClientPiece", "Dataset", "DivergedError", "Examples",
-           "Objective", "OnGradient", "OnUpdate", "Optimiser", "Ownership", "Population", "Recipe", "Result", "Senders",
-           "ServerContext", "ServerPiece", "Statistic", "methods", "piece", "privacy", "resume", "run", "testing"]
+__all__ = ["Adversity", "AdversityContext", "Aggregator", "AskewError", "ClientContext", "ClientPiece", "Dataset",
+           "DivergedError", "Examples", "Guard", "Objective", "OnGradient", "OnUpdate", "Optimiser", "Ownership",
+           "Population", "Recipe", "Result", "Senders", "ServerContext", "ServerPiece", "Statistic", "methods", "piece",
+           "privacy", "resume", "run", "testing"]
 
 
 def __getattr__(name: str) -> Any:

@@ -3,7 +3,9 @@
 import askew.data
 import askew.models
 import askew.partition
+import askew.pieces.adversity
 import askew.pieces.client
+import askew.pieces.guard
 import askew.pieces.methods
 import askew.pieces.objective
 import askew.pieces.pool

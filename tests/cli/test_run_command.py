@@ -252,3 +252,23 @@ def test_going_on_with_another_number_of_threads_is_one_line_of_warning(cli, tmp
                      "unbroken run; for the same, set OMP_NUM_THREADS=2"]
     assert "warnings.warn(" not in err
     assert "accuracy" in out
+
+
+def test_what_was_left_out_stands_at_the_end_and_in_the_summary(cli, tmp_path):
+    troubles = "['drop_out(share=[1.0, 0, 0, 0, 0, 0, 0, 0, 0, 0])', 'send_nan(clients=[1])']"
+    settings = ["--set", "rounds=3", "--set", f"adversity={troubles}", "--set", "guard=leave_out()"]
+    code, out, _ = cli("run", *settings, "--out", "x")
+    assert code == 0
+    assert "6 updates left out: 3 dropped out, 3 not finite" in out
+    assert json.loads((tmp_path / "x" / "summary.json").read_text())["dropped"] == {"dropped_out": 3, "not_finite": 3}
+    code, out, _ = cli("run", *settings, "--out", "y", "--json")
+    assert json.loads(out)["dropped"] == {"dropped_out": 3, "not_finite": 3}
+    code, out, _ = cli("run", "--set", "rounds=1", "--out", "z")
+    assert "left out" not in out
+    assert "dropped" not in json.loads((tmp_path / "z" / "summary.json").read_text())
+
+
+def test_a_guard_that_is_missing_is_named_in_one_line(cli):
+    code, _, err = cli("run", "--set", "rounds=2", "--set", "adversity=send_nan(clients=[1])", "--out", "x")
+    assert (code, err.count("\n")) == (3, 1)
+    assert "guard = 'leave_out()'" in err

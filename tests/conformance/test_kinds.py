@@ -15,7 +15,7 @@ from askew.core.dataset import Dataset
 from askew.engine.sequential import Sequential
 from askew.engine.task import build_task
 
-KINDS = ["preprocess", "client", "schedule", "server", "pool", "start", "probe", "method"]
+KINDS = ["preprocess", "client", "schedule", "server", "pool", "start", "probe", "adversity", "guard", "method"]
 CALLS = {f"{kind}: {call}": (kind, call) for kind in KINDS for calls in PIECES[kind].values() for call in calls}
 # Rounding to a few levels and counting signs turn a difference of 1e-7 into a step, for a coordinate here and there.
 STEPS = ("quantize", "mask_by_sign_agreement", "sign_agreement", "ozdayi_combination", "clone_and_delete")

@@ -37,7 +37,8 @@ def test_everything_else_counts():
                {"upload": "quantize(8)"},
                {"server": ["mean()", "momentum(0.5)"]}, {"server": ["mean()", "momentum(0.5, nesterov=True)"]},
                {"probes": "update_norms()"}, {"pool": "clone_and_delete(milestones=[1])"}, {"population": "iid(10) + hold_out(0.1, use=5)"},
-               {"objective": "mean_squared_error()"}, {"objective": "cross_entropy(label_smoothing=0.1)"}]
+               {"objective": "mean_squared_error()"}, {"objective": "cross_entropy(label_smoothing=0.1)"},
+               {"adversity": "drop_out(0.3)"}, {"adversity": "drop_out(0.4)"}, {"guard": "leave_out()"}, {"guard": "leave_out(5)"}]
     marks = [Recipe(**change).fingerprint for change in changes]
     assert len(set(marks)) == len(changes)
     named = {field.name for field in dataclasses.fields(Recipe)} - {"name", "seed"}

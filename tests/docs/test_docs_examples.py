@@ -19,7 +19,8 @@ from askew.runs.load import load_recipe
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
-RUN = ["README.md", "docs/guide.md", "docs/add-a-method.md", "docs/objectives.md"]
+RUN = ["README.md", "docs/guide.md", "docs/add-a-method.md", "docs/objectives.md",
+       "docs/adverse-clients.md"]
 
 
 def blocks(page: Path, language: str) -> list[str]:

@@ -98,3 +98,14 @@ def test_nothing_finished_is_nothing_to_draw(tmp_path: Path) -> None:
     assert empty.target is None
     with pytest.raises(askew.AskewError, match="no run of the comparison has finished"):
         plot_comparison(empty, tmp_path / "a.svg")
+
+
+def test_updates_that_were_left_out_have_a_column_where_there_are_any(comparison: Comparison) -> None:
+    assert not any("left out" in str(c.header) for c in method_rows(comparison.as_mapping()).columns)
+    dropped = [replace(r, records=[{**record, "dropped": {"late": 2, "not_finite": seed}} for record in r.records])
+               for seed, r in enumerate(comparison.contenders[1].results)]
+    first, second, *others = comparison.contenders
+    some = replace(comparison, contenders=(first, replace(second, results=tuple(dropped)), *others))
+    rows = {row["name"]: row for row in some.as_mapping()["methods"]}
+    assert (rows["fednnnn"]["dropped"], rows["fedavg"]["dropped"]) == (5.0, None)  # 2 * 2 and 2 * 3
+    assert column(method_rows(some.as_mapping()), "updates left out") == ["", "5", "", "", ""]

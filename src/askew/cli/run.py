@@ -10,6 +10,7 @@ import typer
 
 from askew.cli.common import AsJson, DataDir, Imports, err, import_modules, out, print_json
 from askew.cli.progress import RunProgress
+from askew.rounds.left_out import in_words
 from askew.runs.folders import default_folder
 from askew.runs.load import load_recipe
 from askew.runs.result import Result
@@ -69,7 +70,8 @@ def show(result: Result, as_json: bool) -> None:
         print_json({result.headline: result.score, "headline": result.headline, "rounds": rounds, "seed": result.recipe.seed,
                     "run": str(result.folder),
                     "method": result.recipe.name, "loss": result.evaluations[-1]["loss"] if result.evaluations else None,
-                    "seconds": round(result.seconds, 3), "interrupted": result.interrupted})
+                    "seconds": round(result.seconds, 3), "interrupted": result.interrupted,
+                    **({"dropped": result.dropped} if result.dropped else {})})
     else:
         best = ""
         if result.evaluations:
@@ -77,6 +79,8 @@ def show(result: Result, as_json: bool) -> None:
         out.print(f"{result.recipe.name} on {result.recipe.data.name}: {result.headline.replace('_', ' ')} "
                   f"[bold]{result.objective.shown(result.score)}[/bold] after "
                   f"{rounds} rounds{best}  ({result.seconds:.1f} s)")
+        if result.dropped:
+            out.print(in_words(result.dropped))
         out.print(f"run folder: {result.folder}")
     if result.interrupted:
         err.print(f"interrupted after {rounds} of {result.recipe.rounds} rounds; go on with: askew resume {result.folder}")

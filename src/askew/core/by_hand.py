@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from askew.core import rng
+from askew.core.adversity import AdversityContext
 from askew.core.client_piece import ClientChain, ClientContext, ClientPiece, Message
 from askew.core.cohort import Cohort
 from askew.core.server_piece import ServerChain, ServerContext, ServerPiece
@@ -112,6 +113,26 @@ def server_update(pieces: ServerPiece | Sequence[ServerPiece], *rounds: Sequence
         u, state = chain.update(ctx.cohort.mean, state, ctx)
         params = add(params, u)
     return u["w"]
+
+
+def adversity_context(clients: int, examples: Sequence[int] | None = None, groups: Sequence[int] | None = None,
+                      epochs: int = 1, round: int = 0, seed: int = 0) -> AdversityContext:
+    """What an adversity sees of a federation of so many clients, all of them in the round.
+
+    Args:
+        examples: of each; default: 1.
+        groups: the archetype of each.
+        epochs: local epochs.
+        round: rounds completed before.
+
+    Example:
+        >>> adversity_context(2, examples=[10, 20]).examples
+        tensor([10, 20])
+    """
+    sizes = torch.tensor([1] * clients if examples is None else examples)
+    kinds = None if groups is None else torch.tensor(groups)
+    return AdversityContext(torch.arange(clients), sizes, epochs, clients, kinds, rng.key(seed, "by hand", round),
+                            rng.key(seed, "by hand"))
 
 
 def _several(pieces: Any) -> Any:

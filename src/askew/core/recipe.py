@@ -27,8 +27,9 @@ from askew.core.registry import Spec
 
 # Field -> kind of the pieces it holds.
 PIECE_FIELDS = {"data": "data", "preprocess": "preprocess", "population": "partition", "model": "model", "start": "start",
-                "objective": "objective", "step": "client", "upload": "client", "server": "server", "pool": "pool", "probes": "probe"}
-LIST_FIELDS = ("preprocess", "step", "upload", "server", "probes")
+                "objective": "objective", "step": "client", "upload": "client", "server": "server", "pool": "pool",
+                "probes": "probe", "adversity": "adversity", "guard": "guard"}
+LIST_FIELDS = ("preprocess", "step", "upload", "server", "probes", "adversity", "guard")
 FORMAT = 3  # of recipes and their fingerprints. 1: taken over the whole text; 2: see `migrate`
 Pieces = Sequence[Any]  # strings, Specs or made pieces before __post_init__, Specs after it
 
@@ -58,6 +59,8 @@ class Recipe:
         judge: "global" takes the accuracy (the objective's headline) on the test set, "devices" the mean over clients of that
             on each one's own test data; "auto" takes devices where the population or the pool is about devices.
         probes: further measurements in each round.
+        adversity: what goes wrong with clients.
+        guard: which updates the server leaves out.
         seed: of every random stream.
     """
 
@@ -79,6 +82,8 @@ class Recipe:
     evaluate_every: Count = 1
     judge: Literal["auto", "global", "devices"] = "auto"
     probes: Pieces = ()
+    adversity: Pieces = ()
+    guard: Pieces = ()
     seed: int = 0
 
     def __post_init__(self) -> None:

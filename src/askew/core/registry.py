@@ -25,7 +25,7 @@ from askew.core.bounds import Bounds
 from askew.core.errors import AskewError, suggest
 
 KINDS = ("data", "partition", "combinator", "preprocess", "model", "client", "server", "pool", "start", "objective", "probe",
-         "schedule", "method")
+         "schedule", "adversity", "guard", "method")
 # Arguments that the program supplies, never the recipe: what a partition divides, what a network must fit.
 INJECTED = ("source", "seed", "input_shape", "num_classes", "data", "data_dir", "base")
 _PIECES: dict[str, dict[str, Callable[..., Any]]] = {kind: {} for kind in KINDS}

@@ -148,7 +148,7 @@ def _cut(task: Task, clients: int, steps: int) -> Task:
     """The task with some of its clients and a few steps for each."""
     most = steps * task.recipe.batch_size if task.recipe.batch_size else 10**9
     train = Ownership.of([task.population.train[client][:most] for client in task.sample(0)[:clients]])
-    labels = task.data.labels_of(task.data.train)
+    labels = task.data.labels_of(task.examples)
     population = replace(task.population, train=train, counts=train.counts(labels, task.data.num_classes), validation=None,
                          test=None, groups=None)
     return replace(task, population=population, recipe=task.recipe.replace(epochs=1, fraction=1.0))

@@ -50,9 +50,9 @@ def train_job(lane: Lane, job: Job, module: nn.Module, seeded: bool = True) -> C
     # The stream does not name the model: under FedCD all models see a client's batches in the same order.
     stream = rng.key(recipe.seed, "client", lane.round, job.client).to(task.device)
     trained = train_locally(
-        module, start, task.data.train, task.indices_of(job.client), chain, task.prepare, task.objective, epochs=recipe.epochs,
-        batch_size=recipe.batch_size, stream=stream, round=lane.round, client=job.client, kept=kept,
-        shared=lane.shared.get(job.model), seeded=seeded,
+        module, start, task.examples, task.indices_of(job.client), chain, task.prepare, task.objective,
+        epochs=recipe.epochs, batch_size=recipe.batch_size, stream=stream, round=lane.round, client=job.client,
+        kept=kept, shared=lane.shared.get(job.model), seeded=seeded,
     )
     message: Message = {"update": subtract(trained.model.params, start.params), "buffers": trained.model.buffers}
     if chain.ends:

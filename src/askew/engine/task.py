@@ -15,11 +15,13 @@ from torch import Tensor, nn
 
 import askew.partition
 from askew.core import registry, rng
+from askew.core.adversity import Adversity, AdversityContext
 from askew.core.client_memory import ClientMemory
 from askew.core.client_piece import ClientChain, Plan
 from askew.core.compat import BatchNorm
 from askew.core.dataset import Dataset, Examples, Source
 from askew.core.errors import AskewError, first_line
+from askew.core.guard import Guard
 from askew.core.objective import Objective, objective_of
 from askew.core.pool import Pool
 from askew.core.population import Population
@@ -34,6 +36,7 @@ from askew.engine.evaluate import Verdict, evaluate, example_scores, predict_cla
 from askew.engine.layers.dropout import dropouts, key_dropouts, set_keys
 from askew.engine.layers.fast import use_fast_layers
 from askew.engine.local import train_locally
+from askew.engine.mislabel import mislabelled
 from askew.engine.rewrite import pool_before_relu
 
 MEMORY_SHARE = 0.5  # of a device's memory that clients' memories, or a round's updates, may take
@@ -50,6 +53,9 @@ class Task:
         server: the server's.
         prepare: preprocessing as one function.
         objective: what is minimised, and what a model is judged by.
+        examples: what clients' indices point into: the training examples, and behind them copies with wrong labels.
+        adversities: what goes wrong with clients.
+        guards: which updates the server leaves out.
         axes: layer's name -> the axis on which its examples lie, where that is not the first.
     """
 
@@ -65,6 +71,9 @@ class Task:
     prepare: Preprocess
     objective: Objective
     device: torch.device
+    examples: Examples
+    adversities: tuple[Adversity, ...] = ()
+    guards: tuple[Guard, ...] = ()
     axes: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -87,7 +96,8 @@ class Task:
 
     @cached_property
     def untrained(self) -> str:
-        """A fingerprint of what all clients of the network share and do not train: frozen weights and buffers, but BatchNorm's."""
+        """A fingerprint of what all clients of the network share and do not train: frozen weights, buffers (but
+        BatchNorm's) and examples with wrong labels."""
         digest = hashlib.blake2b(digest_size=16)
         own = {f"{path}.{name}" if path else name for path, layer in self.module.named_modules()
                if isinstance(layer, BatchNorm) for name, _ in layer.named_buffers(recurse=False)}
@@ -96,6 +106,8 @@ class Task:
             digest.update(str(self.recipe.start).encode())  # a file may bring others
         for name, v in shared.items():
             digest.update(name.encode() + v.cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+        for wrong in (self.examples.x[len(self.data.train) :], self.examples.y[len(self.data.train) :]):
+            digest.update(wrong.cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
         return digest.hexdigest()
 
     @property
@@ -120,8 +132,9 @@ class Task:
             round: for the learning rate's decay.
         """
         return train_locally(
-            self.module, model, self.data.train, torch.from_numpy(indices).to(self.device), self.client.optimiser, self.prepare,
-            self.objective, epochs=epochs, batch_size=self.recipe.batch_size if batch_size is None else batch_size,
+            self.module, model, self.examples, torch.from_numpy(indices).to(self.device), self.client.optimiser,
+            self.prepare, self.objective, epochs=epochs,
+            batch_size=self.recipe.batch_size if batch_size is None else batch_size,
             stream=rng.key(self.recipe.seed, role, number).to(self.device), round=round,
         ).model
 
@@ -191,6 +204,10 @@ def build_task(recipe: Recipe, *, data: Dataset | None = None, population: Popul
     _check_population(population, data)
     steps = [registry.build("preprocess", spec, data=data) for spec in recipe.preprocess]
     data = data.to(device)
+    adversities = tuple(registry.build("adversity", spec) for spec in recipe.adversity)
+    for at, adversity in enumerate(adversities):
+        adversity.check(AdversityContext.of(recipe, population, at))
+    population, examples = mislabelled(recipe, adversities, population, data)
     module = _build_module(recipe, data, pipeline(steps), model).to(device)
     prepare = _prepared(steps, module, data)
     module = _rewritten(module, pool_before_relu, prepare.apply(data.train.x[:3], None))
@@ -202,7 +219,8 @@ def build_task(recipe: Recipe, *, data: Dataset | None = None, population: Popul
     task = Task(
         recipe=recipe, data=data, population=population, module=module, fresh=_weights_of(module), client=client, server=server,
         pool=pool, probes=tuple(registry.build("probe", spec) for spec in recipe.probes),
-        prepare=prepare, objective=objective, device=device, axes=axes,
+        prepare=prepare, objective=objective, device=device, examples=examples, adversities=adversities,
+        guards=tuple(registry.build("guard", spec) for spec in recipe.guard), axes=axes,
     )
     plan = Plan(client=client.pieces, server=server.pieces, clients=task.num_clients, cohort_size=task.cohort_size,
                 server_examples=len(population.server), scored=pool.needs_validation)
@@ -319,14 +337,16 @@ def _check_memory(task: Task) -> None:
     memory = ClientMemory(task.client.keep, task.fresh)
     rounds = task.recipe.rounds * task.cohort_size
     remembered = memory.bytes_per_client * min(task.num_clients, rounds) if memory else 0
-    stacked = sum(statistic.keeps_all for statistic in task.server.needs) * task.cohort_size * num_bytes(task.fresh.params)
+    kept = sum(statistic.keeps_all for statistic in task.server.needs) + bool(task.guards)
+    stacked = kept * task.cohort_size * num_bytes(task.fresh.params)
     bound = MEMORY_SHARE * device_memory(task.device)
     if remembered > bound:
         raise AskewError(f"step: clients would remember {memory.bytes_per_client / 1e6:,.1f} MB each, {remembered / 1e9:,.1f} GB in all, "
                          f"and {task.device} can spare {bound / 1e9:,.1f}; take fewer clients or rounds, or a smaller network")
     if stacked > bound:
+        other = "take a statistic that streams" + (", and no guard" if task.guards else "")
         raise AskewError(f"server: all updates of {task.cohort_size} clients would take {stacked / 1e9:,.1f} GB, and {task.device} can "
-                         f"spare {bound / 1e9:,.1f}; let fewer clients train in a round, or take a statistic that streams")
+                         f"spare {bound / 1e9:,.1f}; let fewer clients train in a round, or {other}")
 
 
 def device_memory(device: torch.device) -> int:

@@ -106,8 +106,10 @@ class Vectorised:
         self.compiled = on_gpu and worth_compiling(task, runs) if compiled is None else compiled
         self._one_by_one = False  # nothing else works for this network
         self._steps = GraphedSteps(
-            self.network, task.data.train.x, task.data.train.y, task.objective.losses, task.prepare, precision, self.compiled,
-            exact=not stacked, drops=self._drops, any_number=stacked, varies=task.pool.needs_validation,
+            self.network, task.examples.x, task.examples.y, task.objective.losses, task.prepare, precision,
+            self.compiled,
+            exact=not stacked, drops=self._drops, any_number=stacked,
+            varies=task.pool.needs_validation or any(adversity.reason for adversity in task.adversities),
             dense=_weights_of(task.module, nn.Linear) if stacked else (), kernels=_weights_of(task.module, nn.Conv2d) if stacked else (),
         ) if (on_gpu if graphed is None else graphed) else None
         self._chains: dict[Any, BatchedChain] = {}  # to build one takes as long as a step of a small network
@@ -192,7 +194,8 @@ class Vectorised:
     def _kept(self, lanes: Sequence[Lane], jobs: list[tuple[int, Job]], chain: BatchedChain) -> Tree:
         """What the jobs' clients remember, [J, ...]."""
         if not lanes[0].memory:
-            first = chain.plain.keep(lanes[0].models[jobs[0][1].model])
+            lane, job = jobs[0]
+            first = chain.plain.keep(lanes[lane].models[job.model])
             return tree_map(lambda v: v.expand(len(jobs), *v.shape).clone(), first)
         parts = []
         for (i, model), same in groupby(jobs, key=lambda at: (at[0], at[1].model)):
@@ -256,8 +259,8 @@ class Vectorised:
         if task.prepare.random:
             position = torch.arange(batch, device=task.device)
             keys = rng.fold(rng.fold(rng.fold(streams, AUGMENT), t)[:, None], position).flatten()
-        x = task.prepare.apply(task.data.train.x[examples.flatten()], keys).unflatten(0, (clients, batch))
-        y = task.data.train.y[examples]
+        x = task.prepare.apply(task.examples.x[examples.flatten()], keys).unflatten(0, (clients, batch))
+        y = task.examples.y[examples]
         drop = rng.fold(rng.fold(streams, LAYERS), t) if self._drops else None
         with torch.autocast(task.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
             scores = self.network(x, params, buffers, clients, drop, None)

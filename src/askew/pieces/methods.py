@@ -63,13 +63,15 @@ def centralised(base: Recipe | None = None) -> Recipe:
 
     The batch is as many times larger as clients train in a round (zhao2018, section 2.1), so that one round takes as
     many steps as a client of the base recipe takes. Only the optimiser is kept of the base's pieces. Client momentum,
-    where the base has it, restarts at each round, that is, once an epoch.
+    where the base has it, restarts at each round, that is, once an epoch. Nothing goes wrong in one place: adversities
+    and guards are left out.
     """
     recipe = _named(base, "centralised")
     cohort = max(1, round(recipe.fraction * _num_clients(recipe.population)))
     optimiser = tuple(spec for spec in recipe.step if isinstance(build("client", spec), Optimiser))
     return recipe.replace(population="pooled()", batch_size=recipe.batch_size * cohort, fraction=1.0, start="random()",
-                          step=optimiser, upload=(), server=("mean()",), pool="single_model()", probes=())
+                          step=optimiser, upload=(), server=("mean()",), pool="single_model()", probes=(), adversity=(),
+                          guard=())
 
 
 @piece("method")

@@ -32,16 +32,18 @@ def method_rows(comparison: Mapping[str, Any], title: str | None = None) -> Tabl
     table = _table(title)
     table.add_column("method", min_width=24, overflow="fold")
     with_gap = any(row["gap_closed"] is not None for row in rows)
+    with_dropped = any(row.get("dropped") for row in rows)
     accuracies = ["accuracy on\nown data", "accuracy on\ntest set"] if by_devices else ["accuracy\n%"]
     for name in (*accuracies, "best\n(round)", "rounds to\ntarget" if target is None else f"rounds to\n{target:.1%}",
-                 *(["gap\nclosed"] if with_gap else []), "sent\nMB", "time\ns", *(["seeds"] if uneven else [])):
+                 *(["gap\nclosed"] if with_gap else []), "sent\nMB",
+                 *(["updates\nleft out"] if with_dropped else []), "time\ns", *(["seeds"] if uneven else [])):
         table.add_column(name, justify="right", no_wrap=True)
     champions = _champions([row for row in rows if _kind(row) == 1 and not row["diverged"]])
     marks = {need: mark for mark, need in zip(_MARKS, _all_needs(rows), strict=False)}
     for kind in range(3):
         members = sorted((row for row in rows if _kind(row) == kind), key=lambda row: -(row["accuracy_mean"] or 0.0))
         for row in members:
-            cells = _cells(row, champions, by_devices, with_gap)
+            cells = _cells(row, champions, by_devices, with_gap, with_dropped)
             cells[0].append("".join(f" {marks.get(need, '')}" for need in _needs(row)), style="dim")
             table.add_row(*cells, *([str(len(row["seeds"]))] if uneven else []))
         table.add_section()
@@ -93,14 +95,16 @@ def _champions(rows: Sequence[Row]) -> dict[str, float]:
     return best
 
 
-def _cells(row: Row, champions: Mapping[str, float], by_devices: bool, with_gap: bool) -> list[Text]:
+def _cells(row: Row, champions: Mapping[str, float], by_devices: bool, with_gap: bool,
+           with_dropped: bool) -> list[Text]:
     def cell(text: str, key: str = "") -> Text:
         best = row[key] is not None and row[key] == champions.get(key) and _kind(row) == 1 if key else False
         return Text(text, style="bold" if best else "")
 
     ends = [how for how in WAYS_TO_END if row.get(how)]
     if not row["seeds"]:
-        return [Text(row["name"]), Text(" and ".join(ends), style="red"), *[Text("")] * (4 + by_devices + with_gap)]
+        empty = 4 + by_devices + with_gap + with_dropped
+        return [Text(row["name"]), Text(" and ".join(ends), style="red"), *[Text("")] * empty]
     accuracy = [cell(_spread(row), "accuracy_mean")]
     if by_devices:
         accuracy.append(cell(_spread(row, "test_accuracy"), "test_accuracy_mean"))
@@ -111,7 +115,9 @@ def _cells(row: Row, champions: Mapping[str, float], by_devices: bool, with_gap:
             cell(f"{100 * row['best_accuracy']:.1f} ({row['best_round']})", "best_accuracy"),
             cell(_rounds(row), "rounds_to_target"),
             *([cell(gap, "gap_closed")] if with_gap else []),
-            cell(f"{row['bytes'] / 1e6:,.1f}" if row["bytes"] else ""), cell(f"{row['seconds']:.1f}")]
+            cell(f"{row['bytes'] / 1e6:,.1f}" if row["bytes"] else ""),
+            *([cell(f"{row['dropped']:,.0f}" if row.get("dropped") else "")] if with_dropped else []),
+            cell(f"{row['seconds']:.1f}")]
 
 
 def _spread(row: Row, key: str = "accuracy") -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from askew.core.tensors import ModelState, Tree
 from askew.engine.protocol import Chunk, Job, Lane
 from askew.engine.schedule import on_device
 from askew.engine.task import Task
+from askew.rounds.mishaps import absent, spoilt
 
 
 @dataclass(frozen=True)
@@ -36,14 +37,21 @@ class Gathering:
     Args:
         round: its number, from 0.
         entries: the models the round begins with.
-        clients: who takes part.
-        jobs: who trains which model.
+        clients: who is asked to take part.
+        asked: who is asked to train which model; `jobs` are those that will report.
         memory: what clients remember; written when the round is complete.
     """
 
     def __init__(self, task: Task, setting: Setting, round: int, entries: Mapping[int, GlobalModel], pool_state: PoolState,
-                 clients: Sequence[int], jobs: Sequence[Job], memory: ClientMemory) -> None:
-        self.round, self.entries, self.clients, self.jobs = round, entries, clients, jobs
+                 clients: Sequence[int], asked: Sequence[Job], memory: ClientMemory) -> None:
+        self.round, self.entries, self.clients, self.asked = round, entries, clients, asked
+        reasons, self.measured = absent(task, round, clients)
+        self.jobs = [job for job in asked if job.client not in reasons]
+        self.left_out: dict[str, list[int]] = {}  # reason -> whose updates, one entry for each
+        for job in asked:
+            if job.client in reasons:
+                self.left_out.setdefault(reasons[job.client], []).append(job.client)
+        self.held: list[Chunk] = []  # until a guard has seen all
         self.models = {number: entry.model for number, entry in entries.items()}
         self.cohorts: dict[int, Cohort] = {}
         self._lengths: dict[int, tuple[list[int], Tensor]] = {}
@@ -68,7 +76,7 @@ class Gathering:
         if not self.task.server.broadcasts:
             return 0
         sizes = {number: sum(v.numel() * v.element_size() for v in tree_leaves(tree)) for number, tree in self.lane.shared.items()}
-        return sum(sizes[job.model] for job in self.jobs)
+        return sum(sizes[job.model] for job in self.asked)
 
     @property
     def lengths(self) -> dict[int, tuple[list[int], Tensor]]:
@@ -77,26 +85,35 @@ class Gathering:
 
     @property
     def train_loss(self) -> Tensor:
-        """Mean over the jobs of their mean local losses."""
-        return torch.cat(self._losses).mean()
+        """Mean over the jobs of their mean local losses; NaN where nobody has reported."""
+        return torch.cat(self._losses).mean() if self._losses else torch.full((), torch.nan, device=self.task.device)
 
     def add(self, chunk: Chunk) -> None:
-        """Finished jobs, in any order."""
-        self._note(chunk)
+        """Finished jobs, in any order; a guarded round holds them back (`guarded.let_in`)."""
+        self._count(chunk)
+        chunk = spoilt(self.task, self.round, chunk)
+        if not self.task.guards:
+            return self.take(chunk)
+        message, losses, kept = tree_map(torch.clone, (dict(chunk.message), chunk.losses, chunk.kept))
+        self.held.append(replace(chunk, message=message, losses=losses, kept=kept))
+
+    def take(self, chunk: Chunk) -> None:
+        """Finished jobs, into all that is made of them."""
+        self._losses.append(chunk.losses)
         for number in dict.fromkeys(job.model for job in chunk.jobs):
             at = [i for i, job in enumerate(chunk.jobs) if job.model == number]
             self._add_to(number, chunk if len(at) == len(chunk.jobs) else chunk.of_rows(at))
 
     def take_aggregated(self, chunk: Chunk, lengths: Tensor) -> None:
         """A chunk that holds all jobs of the one model, from which the server has made a model already."""
-        self._note(chunk)
+        self._count(chunk)
+        self._losses.append(chunk.losses)
         clients = [job.client for job in chunk.jobs]
         self._lengths[0] = clients, lengths
         if self._memory:
             self.remembered.append((0, clients, tree_map(torch.clone, chunk.kept)))
 
-    def _note(self, chunk: Chunk) -> None:
-        self._losses.append(chunk.losses)
+    def _count(self, chunk: Chunk) -> None:
         beside = {name: tree for name, tree in chunk.message.items() if name not in ("update", "buffers")}
         self.bytes_beside += sum(v.numel() * v.element_size() for v in tree_leaves(beside))
 

@@ -3,7 +3,8 @@
     server's models -> clients' rounds (begin, local steps, end) -> messages -> statistics -> server's update -> server's models
 
 `begin` says who trains what; an engine trains it (askew.engine: one client after the other, in threads, or all at once, with
-the same result); `Gathering.add` streams what comes back into statistics; `aggregate` runs the server's pieces on them.
+the same result); `Gathering.add` streams what comes back into statistics, past a guard where there is one (`let_in`);
+`aggregate` runs the server's pieces on them.
 Neither learns an algorithm's name: what a method does stands in its pieces (askew.pieces).
 """
 
@@ -24,6 +25,7 @@ from askew.engine.protocol import Engine, Job
 from askew.engine.schedule import on_device
 from askew.engine.task import Task
 from askew.rounds.gather import Gathering, GlobalModel
+from askew.rounds.guarded import let_in
 from askew.rounds.together import aggregate_together
 
 
@@ -39,6 +41,7 @@ def one_round(gatherings: Sequence[Gathering], engine: Engine) -> list[dict[int,
                 gatherings[i].add(waiting)
         else:
             gatherings[lane].add(chunk)
+    let_in(gatherings)
     return [aggregate(gathering) for gathering in gatherings]
 
 
@@ -52,7 +55,10 @@ def begin(task: Task, setting: Setting, round: int, models: Mapping[int, GlobalM
 
 
 def aggregate(gathering: Gathering) -> dict[int, GlobalModel]:
-    """The models that the server makes of what the clients sent; waits for no device and changes nothing."""
+    """The models that the server makes of what the clients sent; waits for no device and changes nothing.
+
+    A model of which nobody has sent anything stays as it is.
+    """
     return {number: _aggregate(gathering, number) for number in gathering.cohorts}
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils import get_total_norm
 
-from askew.core import rng
+from askew.core import registry, rng
 from askew.core.client_memory import ClientMemory
 from askew.core.client_piece import OnGradient
 from askew.core.cohort import LONGEST, Cohort
@@ -27,6 +27,8 @@ from askew.engine.schedule import ToHost
 from askew.engine.task import Task, initial_model
 from askew.engine.threads import threads_for, use_threads
 from askew.rounds.gather import Gathering, GlobalModel
+from askew.rounds.left_out import record_of as left_out_record
+from askew.rounds.mishaps import spoils
 from askew.rounds.round import begin, one_round
 
 Record = dict[str, Any]
@@ -50,7 +52,7 @@ class Simulation:
     as it would have without the break.
 
     A GPU is handed the next round before the host waits for this one; where that hangs on how this one goes (FedCD's
-    scores), it is not.
+    scores, a guard), it is not.
 
     Args:
         ahead: hand over the next round early; by default on GPUs.
@@ -138,7 +140,7 @@ class Simulation:
 
     def foresees(self, launched: Launched) -> bool:
         """Whether there is a round behind one that is under way, and it can be begun."""
-        return (self._runs_ahead and not self.task.pool.needs_validation and not self.memory
+        return (self._runs_ahead and not self.task.pool.needs_validation and not self.memory and not self.task.guards
                 and launched.gathering.round + 1 < self.task.recipe.rounds)
 
     def begin(self, behind: Launched | None = None) -> Gathering:
@@ -172,10 +174,13 @@ class Simulation:
         loss, *rest = launched.report.read()
         self._check_updates({number: clients for number, (clients, _) in gathering.lengths.items()}, rest[len(after):])
         self._check_finite(dict(zip(after, rest, strict=False)))
-        record: Record = {"round": self.round + 1, "clients": len(gathering.clients), "train_loss": float(loss)}
+        record: Record = {"round": self.round + 1, "clients": len(gathering.clients),
+                          "train_loss": float(loss) if gathering.lengths else None}
+        if task.adversities or task.guards:
+            record |= left_out_record(gathering.left_out) | gathering.measured
         for number, cohort in cohorts.items():
             record |= self._probe(number, cohort, after[number], gathering.observed[number])
-        record |= {"bytes_down": len(gathering.jobs) * self._bytes_down + gathering.bytes_shared,
+        record |= {"bytes_down": len(gathering.asked) * self._bytes_down + gathering.bytes_shared,
                    "bytes_up": len(gathering.jobs) * self._bytes_up + gathering.bytes_beside}
         self.models |= after
         self.round += 1
@@ -288,6 +293,9 @@ class Simulation:
                                       batch_size=batch_size, round=round)
 
     def _hint(self) -> str:
+        if spoils(self.task) and not self.task.guards:
+            guard = f"{registry.names('guard')[0]}()"
+            return f"clients send nonsense: add a guard that leaves such updates out (guard = '{guard}')"
         rate = next((f"{spec.name}.lr is {spec.args['lr']}" for spec in self.task.recipe.step if "lr" in spec.args), None)
         clips = any(isinstance(p, OnGradient) for p in self.task.client.pieces)
         return ("lower the learning rate" + (f" ({rate})" if rate else "")

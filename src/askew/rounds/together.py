@@ -23,6 +23,7 @@ from askew.core.tensors import ModelState, Params, Tree, add
 from askew.engine.protocol import Chunk
 from askew.engine.schedule import on_device
 from askew.rounds.gather import Gathering, GlobalModel
+from askew.rounds.mishaps import spoils
 
 FROM = 4  # configurations: stacking a few takes as long as going through them
 
@@ -71,7 +72,8 @@ def _alike(gatherings: Sequence[Gathering], chunks: Sequence[Chunk]) -> bool:
     in_order = all([job.client for job in chunk.jobs] == sorted(job.client for job in chunk.jobs) for chunk in chunks)
     return (len(gatherings) >= FROM and len(rounds) == 1 and len(first.jobs) > 1 and in_order
             and all(len(chunk.jobs) == len(g.jobs) for g, chunk in zip(gatherings, chunks, strict=True))
-            and all(list(g.entries) == [0] and not g.task.probes and not any(p.trains for p in g.task.server.pieces) for g in gatherings))
+            and all(list(g.entries) == [0] and not g.task.probes and not any(p.trains for p in g.task.server.pieces)
+                    and not g.task.guards and not spoils(g.task) for g in gatherings))
 
 
 def _differing(specs: Sequence[Sequence[Spec]]) -> dict[tuple[int, str], list[float]] | None:

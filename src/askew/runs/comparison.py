@@ -78,6 +78,12 @@ class Contender:
         return float(np.mean([result.total("bytes_up") + result.total("bytes_down") for result in self.finished]))
 
     @property
+    def dropped(self) -> float | None:
+        """Updates left out over a run, mean over seeds; None where none was."""
+        counts = [sum(result.dropped.values()) for result in self.finished]
+        return float(np.mean(counts)) if any(counts) else None
+
+    @property
     def seconds(self) -> float | None:
         """Of a run, mean over seeds; of runs that trained together, each one's share."""
         return float(np.mean([result.seconds / result.together for result in self.finished])) if self.finished else None
@@ -155,7 +161,7 @@ class Comparison:
             "test_accuracy_mean": c.mean("global"), "test_accuracy_std": c.std("global"),
             "best_round": best and best[0], "best_accuracy": best and best[1],
             "rounds_to_target": float(np.mean(everyone)) if everyone else None, "rounds_to_target_by_seed": reached,
-            "gap_closed": self.gap_closed(c), "bytes": c.bytes, "seconds": c.seconds,
+            "gap_closed": self.gap_closed(c), "bytes": c.bytes, "dropped": c.dropped, "seconds": c.seconds,
             "seeds": [result.recipe.seed for result in c.finished],
             "diverged": [{"seed": result.recipe.seed, "reason": result.diverged} for result in c.results if result.diverged is not None],
             "failed": [{"seed": result.recipe.seed, "reason": result.failed} for result in c.results if result.failed is not None],

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from askew.core.objective import Objective, objective_of
 from askew.core.recipe import Recipe
+from askew.rounds.left_out import totals
 from askew.rounds.simulation import Record, Simulation
 
 
@@ -77,6 +78,11 @@ class Result:
     def rounds_to(self, target: float) -> int | None:
         """The first round whose headline was as good as that."""
         return next((record["round"] for record in self.evaluations if self.objective.reached(record[self.headline], target)), None)
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """Updates that were left out, by reason: clients that dropped out or were late, and what a guard refused."""
+        return totals(self.records)
 
     def total(self, name: str) -> float:
         """The sum of a number over all rounds, such as `bytes_up`."""

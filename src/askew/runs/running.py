@@ -9,6 +9,7 @@ from typing import Any
 
 from askew.core.interrupt import shielded
 from askew.core.recipe import Recipe
+from askew.rounds.left_out import totals
 from askew.rounds.simulation import Record, Simulation
 from askew.runs.result import Result
 from askew.runs.run_folder import FAILED, INTERRUPTED, RunFolder
@@ -118,6 +119,8 @@ def _summary(simulation: Simulation, records: Sequence[Record], seconds: float, 
         "bytes_up": sum(r["bytes_up"] for r in records), "bytes_down": sum(r["bytes_down"] for r in records),
         "population": dict(simulation.task.population.describe()),
     }
+    if dropped := totals(records):
+        summary["dropped"] = dropped
     if len(simulation.models) > 1:
         summary["models"] = sorted(simulation.models)
         summary["choice"] = list(simulation.task.pool.choice(simulation.pool_state))

@@ -129,6 +129,15 @@ PIECES: dict[str, dict[str, list[str]]] = {
         "update_norms": ["update_norms()", "update_norms(per='layer')"],
         "weight_divergence": ["weight_divergence()", "weight_divergence(per='tensor')", "weight_divergence(per='group')"],
     },
+    "adversity": {
+        "drop_out": ["drop_out(0.3)", "drop_out(share=[0.9, 0.0, 0.5, 1.0, 0.2, 0.0])"],
+        "flip_labels": ["flip_labels(0.4)", "flip_labels(share=1.0, of_clients=0.5)"],
+        "flip_sign": ["flip_sign(0.5)"],
+        "send_nan": ["send_nan(0.3)", "send_nan(0.2, lasting=True)"],
+        "send_scaled": ["send_scaled(-100.0, clients=[2, 3])"],
+        "straggle": ["straggle(deadline=2.0)"],
+    },
+    "guard": {"leave_out": ["leave_out(times=2.0)", "leave_out(times=inf)"]},
     "method": {
         "centralised": ["centralised()"],
         "data_sharing": ["data_sharing(alpha=0.5)"],
@@ -268,5 +277,10 @@ def recipe_with(kind: str, call: str) -> Recipe:
         return base.replace(start=call)
     if kind == "probe":
         return base.replace(probes=[call])
+    if kind == "adversity":
+        guard = ["leave_out()"] if registry.build(kind, call).spoil else []
+        return base.replace(adversity=[call], guard=guard, fraction=1.0)
+    if kind == "guard":
+        return base.replace(guard=[call], adversity=["send_scaled(3.0, share=0.4)"], fraction=1.0)
     assert kind == "method", kind
     return registry.build(kind, call, base=base.replace(population=UNEQUAL.population))

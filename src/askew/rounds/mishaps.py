@@ -1,0 +1,59 @@
+"""What a recipe's adversities do to one round: who does not report, and what others send in place of their messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from askew.core.adversity import AdversityContext
+from askew.core.compat import tree_map
+from askew.engine.protocol import Chunk
+from askew.engine.schedule import on_device
+from askew.engine.task import Task
+
+
+def absent(task: Task, round: int, clients: Sequence[int]) -> tuple[dict[int, str], dict[str, float]]:
+    """Client -> why it does not report, and what the round's record is to hold of it.
+
+    Of several reasons the first counts, in the order of the recipe.
+    """
+    gone = torch.zeros(len(clients), dtype=torch.bool)
+    reasons: dict[int, str] = {}
+    measured: dict[str, float] = {}
+    for at, adversity in enumerate(task.adversities):
+        if adversity.reason is None:
+            continue
+        ctx = AdversityContext.of(task.recipe, task.population, at, round, clients)
+        measured |= adversity.measure(ctx, gone)
+        struck = adversity.struck(ctx) & ~gone
+        reasons |= {clients[i]: adversity.reason for i in struck.nonzero().flatten().tolist()}
+        gone = gone | struck
+    return reasons, measured
+
+
+def spoilt(task: Task, round: int, chunk: Chunk) -> Chunk:
+    """The chunk as it reaches the server."""
+    for at, adversity in enumerate(task.adversities):
+        if adversity.spoil is None:
+            continue
+        clients = [job.client for job in chunk.jobs]
+        struck = adversity.struck(AdversityContext.of(task.recipe, task.population, at, round, clients))
+        if struck.any():
+            good = dict(chunk.message)
+            here = on_device(struck, chunk.losses.device)
+            message = tree_map(partial(_rows_where, here), adversity.spoil(good), good)
+            chunk = replace(chunk, message=message, squares=None)
+    return chunk
+
+
+def _rows_where(mask: Tensor, one: Tensor, other: Tensor) -> Tensor:
+    return torch.where(mask.view(-1, *[1] * (one.ndim - 1)), one, other)
+
+
+def spoils(task: Task) -> bool:
+    """Whether clients may send nonsense."""
+    return any(adversity.spoil is not None for adversity in task.adversities)
