@@ -70,12 +70,13 @@ def test_the_picture(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "content", "says"), [
-    ("missing.csv", None, "no file"),
-    ("missing.npz", None, "no file"),
+    ("missing.csv", None, "No such file or directory; name a population saved by"),
+    ("missing.npz", None, "No such file or directory; name a population saved by"),
+    ("large.csv", "client,cat,dog\nA,1,1e999\n", "row 2 ('A'), column 3 ('dog'): 1e999 is too large"),
     ("negative.csv", "client,cat,dog\nA,1,2\nB,-3,4\n", "row 3 ('B'), column 2 ('cat'): -3 is negative"),
     ("words.csv", "client,cat,dog\nA,1,many\n", "row 2 ('A'), column 3 ('dog'): 'many' is not a number"),
     ("empty.csv", "", "is empty"),
-    ("broken.npz", "not a population", "is not a population file"),
+    ("broken.npz", "not a population", "cannot be read as a population file"),
 ])
 def test_bad_input_is_one_line_and_writes_nothing(run: Run, tmp_path: Path, name: str, content: str | None,
                                                   says: str) -> None:

@@ -105,5 +105,5 @@ def test_parquet_with_gaps_and_categories(tmp_path, refused):
     with refused("label nan of example 1 is no class"):
         table(path, label="y")
     parquet.write_table(arrow.table({"a": [[1, 2], [3]], "y": [0, 0]}), path)
-    with refused("column 'a' holds .* in row 1; features must be numbers"):
+    with refused("column 'a' holds lists or records; features must be numbers"):
         table(path, label="y")
