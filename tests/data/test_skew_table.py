@@ -70,7 +70,7 @@ def test_mistakes_are_named_by_row_and_column(tmp_path: Path, text: str, says: s
 
 def test_what_is_no_text_and_what_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "photo.csv").write_bytes(b"\xff\xd8\xff\xe0\x00\x01")
-    with pytest.raises(AskewError, match="is no CSV file of client x class counts.*not text in UTF-8"):
+    with pytest.raises(AskewError, match=r"is no CSV file of client x class counts.*not text in UTF-8"):
         read_counts(tmp_path / "photo.csv")
     with pytest.raises(AskewError, match="No such file or directory; name a CSV file of client x class counts"):
         read_counts(tmp_path / "missing.csv")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 import zipfile
 from pathlib import Path
 
@@ -56,7 +57,9 @@ def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
         if version not in ((1, 0), (2, 0)):
             raise ValueError(f"{info.filename} has version {version}")
         read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, fortran, dtype = read_header(file)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of numpy's about headers that Python 2 wrote
+            shape, fortran, dtype = read_header(file)
         if dtype.kind not in KINDS or dtype.itemsize == 0:
             raise ValueError(f"{info.filename} is of type {dtype}, not numbers or words")
         size, there = math.prod(shape) * dtype.itemsize, info.file_size - file.tell()

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from askew.core.errors import AskewError
+from askew.core.errors import AskewError, first_line
 
 _CHUNK = 1_000_000  # indices that are looked at in one go where there may be a hundred million
 _MOST_EXAMPLES = 2**40  # beyond, a number that holds client and example would not fit 64 bits
@@ -128,10 +128,10 @@ def whole_numbers(where: str, values: Any, axes: int = 1) -> np.ndarray:
     """An array of int64 from whole numbers of any type; real numbers are never cut, true and false are no numbers."""
     try:
         array = np.asarray(values)
-    except (ValueError, TypeError, RuntimeError):  # lists of several lengths, objects, tensors elsewhere
-        array = np.zeros(0, object)
+    except (ValueError, TypeError, RuntimeError) as error:  # lists of several lengths, tensors elsewhere
+        raise AskewError(f"{where} must be whole numbers ({first_line(error)})") from None
     if array.size == 0 and array.ndim == axes:  # an empty list has no type of its own
-        return array.astype(np.int64)
+        return np.zeros(array.shape, np.int64)
     if array.dtype.kind not in "iu" or array.ndim != axes:
         raise AskewError(f"{where} must be whole numbers on {axes} ax{'i' if axes == 1 else 'e'}s, not {array.dtype} of shape "
                          f"{array.shape}")

@@ -193,7 +193,7 @@ class Population:
     @classmethod
     def load(cls, path: str | Path) -> Population:
         """Read what `save` wrote; a file that contradicts itself is refused."""
-        arrays = read_arrays(path, "population file (write one with 'askew partition --save')")
+        arrays = read_arrays(path, "population file, as 'askew partition --save' writes it")
         try:
             return cls._from_arrays(arrays)
         except KeyError as error:

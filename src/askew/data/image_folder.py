@@ -102,11 +102,12 @@ def _read_one(file: Path, size: int | None) -> np.ndarray:
 
     check_regular(file, "image")
     try:
-        with warnings.catch_warnings(), Image.open(file, formats=FORMATS) as image:
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of Pillow's about odd files: they are read or refused
-            if image.width * image.height > MOST_PIXELS:
-                raise ValueError(f"{image.width} x {image.height} pixels are more than {MOST_PIXELS:,}")
-            plain = image.convert("L" if image.mode in ("1", "L") else "RGB")
+            with Image.open(file, formats=FORMATS) as image:
+                if image.width * image.height > MOST_PIXELS:
+                    raise ValueError(f"{image.width} x {image.height} pixels are more than {MOST_PIXELS:,}")
+                plain = image.convert("L" if image.mode in ("1", "L") else "RGB")
             if size is not None:
                 plain = plain.resize((size, size), Image.Resampling.BILINEAR)
             pixels = np.asarray(plain)

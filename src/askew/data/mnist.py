@@ -55,7 +55,7 @@ def find_idx(folder: Path, file: str, data_dir: str | Path | None = None) -> Pat
 
 def read_bytes(path: Path) -> bytes:
     """The content of a file, unpacked if its name ends in .gz."""
-    check_regular(path, "idx file of MNIST", MOST)
+    check_regular(path, "file of MNIST", MOST)
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             content = file.read(MOST + 1)
