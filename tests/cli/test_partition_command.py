@@ -165,7 +165,8 @@ def test_nothing_that_exists_is_overwritten_unless_told(run: Run, tmp_path: Path
 
 
 def test_one_file_is_not_written_twice(run: Run, tmp_path: Path) -> None:
-    code, _, err = run("--scheme", "iid(clients=2)", "--save", str(tmp_path / "a.png"), "--plot", str(tmp_path / "." / "a.png"))
+    code, _, err = run("--scheme", "iid(clients=2)", "--save", str(tmp_path / "a.png"), "--plot",
+                       str(tmp_path / "." / "a.png"))
     assert code == 2
     assert "--save and --plot name one file" in err
 

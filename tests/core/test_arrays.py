@@ -37,7 +37,8 @@ def archive(path: Path, member: bytes, name: str = "x.npy") -> Path:
 
 
 def npy(header: str, content: bytes = b"", version: int = 1) -> bytes:
-    return b"\x93NUMPY" + bytes([version, 0]) + len(header).to_bytes(2 if version == 1 else 4, "little") + header.encode() + content
+    length = len(header).to_bytes(2 if version == 1 else 4, "little")
+    return b"\x93NUMPY" + bytes([version, 0]) + length + header.encode() + content
 
 
 @pytest.mark.parametrize("header", [
@@ -94,7 +95,7 @@ def test_a_bomb_is_refused_before_it_unpacks(tmp_path: Path, monkeypatch: pytest
     np.savez_compressed(tmp_path / "zeros.npz", x=np.zeros(1_000_000, np.uint8), y=np.zeros(10))
     assert len(read_arrays(tmp_path / "zeros.npz", "test file")["x"]) == 1_000_000  # small enough to be right
     monkeypatch.setattr(arrays, "SMALL", 10_000)
-    with pytest.raises(AskewError, match=r"would unpack to 1,000,\d+ bytes, more than 1\d\d,\d+ \(100 times its size\); .*savez, which"):
+    with pytest.raises(AskewError, match=r"would unpack to 1,000,\d+ bytes, more than 1\d\d,\d+ .*savez, which"):
         read_arrays(tmp_path / "zeros.npz", "test file")
     np.savez(tmp_path / "plain.npz", x=np.zeros(1_000_000, np.uint8))
     assert len(read_arrays(tmp_path / "plain.npz", "test file")["x"]) == 1_000_000  # the remedy helps

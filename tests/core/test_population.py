@@ -86,7 +86,7 @@ def test_files_that_are_no_populations(tmp_path):
 
 
 def test_skew_by_hand():
-    """Two classes of two examples; client 0 has one of each, client 1 one of class 1: |1/2 - 1/2| * 2 and |0 - 1/2| + |1 - 1/2|."""
+    """Two classes of two examples; client 0 has one of each, client 1 one of class 1: 0 and |0 - 1/2| + |1 - 1/2|."""
     population = Population.of(Ownership.of([[0, 2], [3]]), np.array([0, 0, 1, 1]), 2)
     assert population.emd.tolist() == [0.0, 1.0]
     assert population.mean_emd == 0.5
@@ -150,7 +150,8 @@ def test_a_file_about_nothing_is_refused(tmp_path, refused, about):
 
 def data(labels=LABELS, test=2):
     x = torch.zeros(len(labels), 2)
-    return Dataset.from_tensors((x, torch.from_numpy(labels)), (x[:test], torch.from_numpy(labels[:test])), classes=["a", "b", "c"], name="seven")
+    return Dataset.from_tensors((x, torch.from_numpy(labels)), (x[:test], torch.from_numpy(labels[:test])),
+                                classes=["a", "b", "c"], name="seven")
 
 
 @pytest.mark.parametrize(("change", "says"), [

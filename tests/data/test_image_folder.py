@@ -86,7 +86,8 @@ def test_bad_images_are_named(tmp_path, refused):
 def png(width, height):
     """A sound head of a PNG image of that size."""
     head = b"IHDR" + width.to_bytes(4, "big") + height.to_bytes(4, "big") + b"\x08\x02\0\0\0"
-    return b"\x89PNG\r\n\x1a\n\0\0\0\r" + head + zlib.crc32(head).to_bytes(4, "big") + b"\0\0\0\0IDAT" + zlib.crc32(b"IDAT").to_bytes(4, "big")
+    parts = (b"\x89PNG\r\n\x1a\n\0\0\0\r" + head, b"\0\0\0\0IDAT")
+    return parts[0] + zlib.crc32(head).to_bytes(4, "big") + parts[1] + zlib.crc32(b"IDAT").to_bytes(4, "big")
 
 
 @pytest.mark.parametrize(("name", "content", "message"), [

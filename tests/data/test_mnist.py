@@ -72,7 +72,8 @@ def test_real_mnist(real_data):
     (bytes([0, 0, 8, 255]), "not an idx file"),
     (bytes([0, 0, 8, 3]) + b"\xff" * 12, "0 bytes of data, its header says 79228162458924105385300197375"),
     (bytes([0, 0, 8, 2]) + b"\x80\0\0\0" * 2 + b"", f"its header says {2**62}"),
-    (bytes([0, 0, 8, 3]) + b"\0\1\0\0" * 2 + b"\0\0\0\0" + b"x", "1 bytes of data, its header says 0"),
+    (bytes([0, 0, 8, 3]) + b"\0\1\0\0" * 2 + b"\0\0\0\0" + b"x", "its header says that it is empty"),
+    (bytes([0, 0, 8, 3]) + b"\0\0\0\0" + b"\xff" * 8, "its header says that it is empty"),
 ])
 def test_sizes_that_cannot_be_are_refused(tmp_path, refused, head, message):
     for name, content in (("images", head), ("images.gz", gzip.compress(head))):

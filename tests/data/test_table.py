@@ -114,7 +114,8 @@ def test_parquet_with_gaps_and_categories(tmp_path, refused):
 def test_one_long_cell_does_not_make_all_long(tmp_path, refused):
     """As an array of numpy's words, 20,000 cells of 100,000 letters each would take 8 GB."""
     rows = [f"{i},{i % 2},n{i % 3}" for i in range(20_000)]
-    for row, message in ((f"{'9' * 100_000},0,n0", "column 'a' holds '999"), (f"1,{'y' * 100_000},n0", None), (f"1,0,{'n' * 100_000}", None)):
+    for row, message in ((f"{'9' * 100_000},0,n0", "column 'a' holds '999"), (f"1,{'y' * 100_000},n0", None),
+                         (f"1,0,{'n' * 100_000}", None)):
         (tmp_path / "long.csv").write_text("\n".join(["a,y,site", *rows, row]) + "\n")
         tracemalloc.start()
         if message:
@@ -128,7 +129,8 @@ def test_one_long_cell_does_not_make_all_long(tmp_path, refused):
 
 def test_numbers_in_text_have_the_bits_that_numpy_gives_them(tmp_path):
     draw = np.random.default_rng(0)
-    cells = [f"{value:.{digits}g}" for value in draw.normal(size=300) * 10.0 ** draw.integers(-30, 30, 300) for digits in (3, 9, 17)]
+    cells = [f"{value:.{digits}g}" for value in draw.normal(size=300) * 10.0 ** draw.integers(-30, 30, 300)
+             for digits in (3, 9, 17)]
     (tmp_path / "t.csv").write_text("\n".join(["a,y", *(f"{cell},{i % 2}" for i, cell in enumerate(cells))]) + "\n")
     data = table(str(tmp_path / "t.csv"), label="y")
     ours = np.sort(np.concatenate([data.train.x.numpy()[:, 0], data.test.x.numpy()[:, 0]]))
@@ -152,7 +154,8 @@ def test_parquet_words_with_gaps_and_twice_named_columns(tmp_path, refused, rows
     words = ["u", "v", "w", "v", "u", "w", "u"]
     parquet.write_table(arrow.table({"a": range(7), "y": words, "b": [b"x", b"z"] * 3 + [b"x"]}), path, **rows)
     data = table(path, label="y", features=["a"], test_fraction=0.5)
-    found = {int(x): data.classes[y] for split in (data.train, data.test) for x, y in zip(split.x[:, 0], split.y, strict=True)}
+    found = {int(x): data.classes[y] for split in (data.train, data.test)
+             for x, y in zip(split.x[:, 0], split.y, strict=True)}
     assert [found[row] for row in range(7)] == words
     parquet.write_table(arrow.table({"a": range(7), "y": [*words[:6], None]}), path, **rows)
     with refused("example 6 has no label"):
@@ -167,7 +170,8 @@ def test_a_parquet_bomb_is_refused_before_it_unpacks(tmp_path, refused, monkeypa
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     path = str(tmp_path / "t.parquet")
     monkeypatch.setattr("askew.core.arrays.SMALL", 100_000)
-    for column in (np.zeros(300_000), arrow.array(["word" * 10] * 300_000), arrow.array([b"0123456789" * 5] * 300_000, arrow.binary(50))):
+    for column in (np.zeros(300_000), arrow.array(["word" * 10] * 300_000),
+                   arrow.array([b"0123456789" * 5] * 300_000, arrow.binary(50))):
         parquet.write_table(arrow.table({"a": column, "y": np.zeros(300_000, np.int8)}), path, compression="zstd")
         with refused(r"would unpack to [\d,]+ bytes, more than .*write it without compression, or as CSV"):
             table(path, label="y")
@@ -176,7 +180,8 @@ def test_a_parquet_bomb_is_refused_before_it_unpacks(tmp_path, refused, monkeypa
 def test_a_long_word_in_many_rows_is_there_once(tmp_path):
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     path = str(tmp_path / "t.parquet")
-    words = arrow.DictionaryArray.from_arrays(arrow.array(np.arange(20_000) % 2, arrow.int32()), arrow.array(["u" * 100_000, "v" * 100_000]))
+    words = arrow.DictionaryArray.from_arrays(arrow.array(np.arange(20_000) % 2, arrow.int32()),
+                                              arrow.array(["u" * 100_000, "v" * 100_000]))
     parquet.write_table(arrow.table({"a": np.arange(20_000.0), "y": words}), path, store_schema=False)
     before = arrow.total_allocated_bytes()
     tracemalloc.start()

@@ -12,8 +12,9 @@ import askew
 
 SOURCE = Path(askew.__file__).parent
 # The last word of a call that opens a file: Python's, numpy's, torch's, other libraries', ours.
-OPENERS = {"open", "read_text", "read_bytes", "fromfile", "memmap", "loadtxt", "genfromtxt", "load_file", "safe_open", "ZipFile",
-           "is_zipfile", "ParquetFile", "read_table", "read_parquet", "read_csv", "Unpickler", "read_json", "read_arrays"}
+OPENERS = {"open", "read_text", "read_bytes", "fromfile", "memmap", "loadtxt", "genfromtxt", "load_file", "safe_open",
+           "ZipFile", "is_zipfile", "ParquetFile", "read_table", "read_parquet", "read_csv", "Unpickler", "read_json",
+           "read_arrays"}
 DOTTED = {"np.load", "numpy.load", "torch.load", "tomllib.load", "json.load", "pickle.load", "wave.open", "gzip.open"}
 CLASSES = {"RunFolder"}  # whose `open` is a function of ours; what it does itself is looked at where it stands
 
@@ -21,13 +22,15 @@ CLASSES = {"RunFolder"}  # whose `open` is a function of ours; what it does itse
 def opening(text: str) -> Iterator[tuple[str, int]]:
     """Function (or `module`) and line of each call that opens a file to read it."""
     tree = ast.parse(text)
-    inside = {id(part): node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) for part in ast.walk(node)}
+    inside = {id(part): node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)
+              for part in ast.walk(node)}
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
         called = ast.unparse(node.func)
         modes = [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg == "mode")]
-        writes = any(isinstance(mode, ast.Constant) and mode.value in ("w", "wb", "a", "ab", "x", "xb") for mode in modes)
+        writes = any(isinstance(mode, ast.Constant) and mode.value in ("w", "wb", "a", "ab", "x", "xb")
+                     for mode in modes)
         first, _, last = called.rpartition(".")
         if (last in OPENERS or called in DOTTED) and first not in CLASSES and not writes:
             yield inside.get(id(node), "module"), node.lineno

@@ -1,4 +1,4 @@
-"""Arrays from numpy's archives (.npz), and how far a packed file may unpack: no file fills the memory, none runs code."""
+"""Arrays from numpy's archives (.npz), and how far a packed file may unpack: none fills the memory or runs code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def read_arrays(path: str | Path, what: str) -> dict[str, np.ndarray]:
     try:
         with zipfile.ZipFile(path) as archive:
             members = [info for info in archive.infolist() if info.filename.endswith(".npy")]
-            check_unpacked(path, sum(info.file_size for info in members), "save it with numpy.savez, which does not pack")
+            check_unpacked(path, sum(info.file_size for info in members),
+                           "save it with numpy.savez, which does not pack")
             return {info.filename.removesuffix(".npy"): _read_array(archive, info) for info in members}
     except AskewError:
         raise

@@ -57,7 +57,8 @@ class Ownership:
         """From one owner an example; a negative owner means that nobody has it. Examples keep their order."""
         owner = whole_numbers("ownership: owners", owner)
         if len(owner) and int(owner.max()) >= num_clients:
-            raise AskewError(f"ownership: owner {int(owner.max())} is none of the {num_clients} clients 0..{num_clients - 1}")
+            raise AskewError(f"ownership: owner {int(owner.max())} is none of the {num_clients} clients, who are "
+                             f"0..{num_clients - 1}")
         order = np.argsort(owner, kind="stable")
         order = order[np.searchsorted(owner[order], 0) :]
         counts = np.bincount(owner[order], minlength=num_clients)
@@ -77,7 +78,7 @@ class Ownership:
         return np.diff(self.offsets)
 
     def chunks(self) -> Iterator[tuple[int, Ownership]]:
-        """The same clients, some at a time, so that what is computed of them stays small; with the first one's number."""
+        """The same clients, some at a time, with the first one's number: what is computed of them stays small."""
         first = 0
         while first < len(self):
             last = int(np.searchsorted(self.offsets, self.offsets[first] + _CHUNK, "right")) - 1
@@ -94,12 +95,14 @@ class Ownership:
         for first, part in self.chunks():
             indices = part.indices if examples is None else np.searchsorted(examples, part.indices)
             size = int(indices.max(initial=0)) + 1
-            keys = np.sort(np.repeat(np.arange(len(part)), part.sizes) * size + indices)  # client and example in one number
+            owner = np.repeat(np.arange(len(part)), part.sizes)
+            keys = np.sort(owner * size + indices)  # client and example in one number
             twice = np.flatnonzero(np.diff(keys) == 0)
             if len(twice):
                 client, example = divmod(int(keys[twice[0]]), size)
-                raise AskewError(f"ownership: client {first + client} has example "
-                                 f"{example if examples is None else examples[example]} twice; name each of its examples once")
+                example = example if examples is None else int(examples[example])
+                raise AskewError(f"ownership: client {first + client} has example {example} twice; "
+                                 "name each of its examples once")
 
     def check_below(self, what: str, size: int, name: str) -> None:
         """Refuse an index beyond the examples that there are."""
@@ -133,8 +136,8 @@ def whole_numbers(where: str, values: Any, axes: int = 1) -> np.ndarray:
     if array.size == 0 and array.ndim == axes:  # an empty list has no type of its own
         return np.zeros(array.shape, np.int64)
     if array.dtype.kind not in "iu" or array.ndim != axes:
-        raise AskewError(f"{where} must be whole numbers on {axes} ax{'i' if axes == 1 else 'e'}s, not {array.dtype} of shape "
-                         f"{array.shape}")
+        raise AskewError(f"{where} must be whole numbers on {axes} ax{'i' if axes == 1 else 'e'}s, "
+                         f"not {array.dtype} of shape {array.shape}")
     if array.dtype.kind == "u" and int(array.max()) >= 2**63:
         raise AskewError(f"{where} has the number {int(array.max())}, which is beyond 64 bits")
     return array.astype(np.int64, copy=False)

@@ -54,11 +54,9 @@ class Population:
         if self.counts.shape != (clients, self.counts.shape[-1]) or (self.counts.sum(axis=1) != self.train.sizes).any():
             raise AskewError(f"population: counts of shape {self.counts.shape} are not those of {clients} clients with "
                              f"{len(self.train.indices)} examples")
-        for name, length, wanted in (("validation", len(self.validation or self.train), clients),
-                                     ("test", len(self.test or self.train), clients),
-                                     ("groups", clients if self.groups is None else len(self.groups), clients),
-                                     ("class_totals", self.num_classes if self.class_totals is None else len(self.class_totals),
-                                      self.num_classes)):
+        for name in ("validation", "test", "groups", "class_totals"):
+            wanted = self.num_classes if name == "class_totals" else clients
+            length = wanted if getattr(self, name) is None else len(getattr(self, name))
             if length != wanted:
                 raise AskewError(f"population: {name} has {length} entries; {wanted} are needed")
         empty = np.flatnonzero(self.train.sizes == 0)
@@ -72,7 +70,8 @@ class Population:
         labels = whole_numbers("population: labels", labels)
         train.check_below("train", len(labels), "these labels")
         if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < num_classes:
-            raise AskewError(f"population: labels {labels.min()}..{labels.max()} are not those of {num_classes} classes")
+            raise AskewError(f"population: labels {labels.min()}..{labels.max()} are not those of {num_classes} "
+                             "classes")
         totals = np.bincount(labels, minlength=num_classes)
         return cls(train, train.counts(labels, num_classes), class_totals=totals, **rest)
 
@@ -169,10 +168,11 @@ class Population:
                 part.check_once()
         labels = data.labels_of(data.train)
         for first, part in self.train.chunks():
-            wrong = np.flatnonzero((part.counts(labels, self.num_classes) != self.counts[first : first + len(part)]).any(axis=1))
+            said, found = self.counts[first : first + len(part)], part.counts(labels, self.num_classes)
+            wrong = np.flatnonzero((said != found).any(axis=1))
             if len(wrong):
-                raise AskewError(f"population: the classes of client {first + wrong[0]} are others in {data.name} than it counts; "
-                                 "it was drawn for other data")
+                raise AskewError(f"population: the classes of client {first + wrong[0]} are others in {data.name} than "
+                                 "it counts; it was drawn for other data: Population.of counts anew")
         if self.validation is not None:
             self.train.joined(self.validation).check_once()  # a client is not validated on what it trains on
 

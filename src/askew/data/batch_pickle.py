@@ -1,9 +1,9 @@
 """CIFAR-10's Python batches: pickles, read by an interpreter of the few opcodes that they consist of.
 
-Python's own unpickler calls what a file names, and even numpy's names alone are enough to corrupt the memory. Here nothing
-is called: a batch is a dictionary of words, lists and one array of bytes, and whatever else a pickle could ask for is
-refused. Read are the batches as they were published (Python 2, protocol 2) and as Python 3 writes them again (protocols
-2 to 4).
+Python's own unpickler calls what a file names, and even numpy's names alone are enough to corrupt the memory. Here
+nothing is called: a batch is a dictionary of words, lists and one array of bytes, and whatever else a pickle could ask
+for is refused. Read are the batches as they were published (Python 2, protocol 2) and as Python 3 writes them again
+(protocols 2 to 4).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _Made:
 
 
 def read_pickle(content: bytes) -> Any:
-    """What a pickle holds: dictionaries with words as keys, lists, tuples, words, bytes, whole numbers, arrays of bytes.
+    """What a pickle holds: dictionaries by words, lists, tuples, words, bytes, whole numbers, arrays of bytes.
 
     Raises:
         Refused: for all else.
@@ -163,7 +163,8 @@ class _Reader:
 
 def _name(module: str, name: str) -> _Name:
     if (module, name) not in _NAMES:
-        raise Refused(f"refused: the pickle asks for {module[:100]}.{name[:100]}, which a batch of images does not need")
+        raise Refused(f"refused: the pickle asks for {module[:100]}.{name[:100]}, which a batch of images does not "
+                      "need")
     return _Name(_NAMES[module, name])
 
 

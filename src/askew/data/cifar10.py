@@ -84,7 +84,8 @@ def _read_pickle(path: Path) -> np.ndarray:
     except Refused as error:
         raise AskewError(f"{path}: {error}; do not use this file, get it again") from None
     except (ValueError, IndexError, KeyError) as error:
-        raise AskewError(f"{path} is truncated or no pickle ({first_line(error)}); delete the folder and get it again") from None
+        raise AskewError(f"{path} is truncated or no pickle ({first_line(error)}); "
+                         "delete the folder and get it again") from None
     return _records(path, batch)
 
 

@@ -65,7 +65,8 @@ def _find(root: Path) -> list[tuple[Path, str]]:
     try:
         folders = sorted(entry for entry in root.iterdir() if os.path.isdir(entry) and not entry.name.startswith("."))
     except OSError as error:
-        raise AskewError(f"{root} cannot be read: {error.strerror or error}; give a folder with one folder of images a class") from None
+        raise AskewError(f"{root} cannot be read: {error.strerror or error}; "
+                         "give a folder with one folder of images a class") from None
     for folder in folders:
         for where, inner, files in os.walk(folder):
             inner.sort()

@@ -64,7 +64,8 @@ def read_bytes(path: Path) -> bytes:
     except OSError as error:
         raise AskewError(f"{path} cannot be read: {error.strerror or error}") from None
     if len(content) > MOST:
-        raise AskewError(f"{path} unpacks to more than {MOST:,} bytes; MNIST's files are smaller: delete it and get it again")
+        raise AskewError(f"{path} unpacks to more than {MOST:,} bytes; MNIST's files are smaller: "
+                         "delete it and get it again")
     return content
 
 
@@ -78,6 +79,8 @@ def read_idx(path: Path) -> np.ndarray:
         raise AskewError(f"{path}: {content[3]} dimensions; labels have 1 and images 3: delete it and get it again")
     start = 4 + 4 * content[3]
     shape = np.frombuffer(content[4:start], dtype=">u4").tolist()  # Python's integers: a product of them is never cut
+    if 0 in shape:  # beside it numpy takes no size that is too large, though there is nothing
+        raise AskewError(f"{path}: its header says that it is empty; delete it and get it again")
     if len(content) != start + math.prod(shape):
         raise AskewError(f"{path}: {len(content) - start} bytes of data, its header says {math.prod(shape)}; "
                          "delete it and get it again")

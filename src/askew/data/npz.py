@@ -77,7 +77,8 @@ def as_inputs(where: str, x: np.ndarray) -> Tensor:
         raise AskewError(f"{where}: inputs must be numbers with the examples on the first axis and at least one more, "
                          f"not {x.dtype} of shape {x.shape}")
     if x.dtype != np.uint8:
-        with np.errstate(over="ignore", invalid="ignore"):  # what float32 cannot hold becomes infinity, which a data set refuses
+        # What float32 cannot hold becomes infinity, which a data set refuses.
+        with np.errstate(over="ignore", invalid="ignore"):
             x = x.astype(np.float32)
     tensor = torch.from_numpy(np.ascontiguousarray(x))
     return tensor[:, None] if tensor.ndim == 3 else tensor

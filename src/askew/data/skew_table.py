@@ -107,7 +107,7 @@ def _is_number(cell: str) -> bool:
 
 def _count(path: str | Path, line: int, column: int, cells: list[str], name: str, named: bool) -> int:
     cell = cells[column].strip()
-    where = f"{str(path)!r}: row {line}{_of(cells, named)}, column {column + 1} ({name!r})"
+    where = f"{str(path)!r}: row {line}{_of(cells, named)}, column {column + 1} ({name[:50]!r})"
     if not _is_number(cell):
         raise AskewError(f"{where}: {cell[:50]!r} is not a number of examples; write a whole number, 0 for none")
     value = float(cell)
@@ -121,4 +121,4 @@ def _count(path: str | Path, line: int, column: int, cells: list[str], name: str
 
 
 def _of(cells: list[str], named: bool) -> str:
-    return f" ({cells[0].strip()!r})" if named else ""
+    return f" ({cells[0].strip()[:50]!r})" if named else ""

@@ -58,8 +58,8 @@ def table(path: str, label: str | list[str], client: str | None = None, features
         raise AskewError(f"{path}: no column is left for the inputs beside label {label!r}; give a table with features")
     for name in [*asked, *([client] if client is not None else []), *features]:
         if columns[name] is None:
-            raise AskewError(f"{path}: column {name!r} holds lists or records; features must be numbers, labels whole numbers or "
-                             "words, one per row")
+            raise AskewError(f"{path}: column {name!r} holds lists or records; features must be numbers, labels whole "
+                             "numbers or words, one per row")
     for name in asked:
         if name in features:
             raise AskewError(f"{path}: label {name!r} is also among the features; a model would read the answer off it")
@@ -142,11 +142,14 @@ def _flat_columns(file: Any) -> tuple[list[str], list[str]]:
 
 
 def _unpacked(file: Any) -> int:
-    """Bytes that the columns of a Parquet file come to: as many values as it declares, and the words behind them."""
-    about, widths = file.metadata, [max(8, file.schema.column(number).length or 0) for number in range(file.metadata.num_columns)]
-    parts = [(width, about.row_group(group).column(number)) for group in range(about.num_row_groups)
-             for number, width in enumerate(widths)]
-    return max(8 * about.num_rows, sum(width * part.num_values + part.total_uncompressed_size for width, part in parts))
+    """Bytes that a Parquet file comes to by its own account: as many values as it has rows, and the words behind them.
+
+    Asked of whole row groups: Arrow ends the process where what it is told about a single column is damaged.
+    """
+    about = file.metadata
+    width = sum(max(8, file.schema.column(number).length or 0) for number in range(about.num_columns))
+    groups = [about.row_group(group) for group in range(about.num_row_groups)]
+    return max(width * about.num_rows, sum(width * group.num_rows + group.total_byte_size for group in groups))
 
 
 def _as_array(column: Any) -> np.ndarray:
@@ -155,9 +158,11 @@ def _as_array(column: Any) -> np.ndarray:
 
     if not arrow.types.is_dictionary(column.type):
         return np.asarray(column.to_numpy())
-    parts = [np.array([*part.dictionary.to_pylist(), None], object)[part.indices.fill_null(len(part.dictionary)).to_numpy()]
-             for part in column.chunks]
-    return np.concatenate(parts) if parts else np.zeros(0, object)
+    parts = [np.zeros(0, object)]
+    for part in column.chunks:
+        words = np.array([*part.dictionary.to_pylist(), None], object)  # the last one for rows without a word
+        parts.append(words[part.indices.fill_null(len(part.dictionary)).to_numpy()])
+    return np.concatenate(parts)
 
 
 def _check_once(path: str, names: list[str]) -> None:
@@ -177,8 +182,9 @@ def _numbers(path: str, name: str, values: Any, what: str = "features") -> np.nd
     except (ValueError, TypeError, OverflowError):
         bad = np.array([next((row for row, value in enumerate(values) if not _is_number(value)), 0)])
     if len(bad):
-        raise AskewError(f"{path}: column {name!r} holds {repr(values[bad[0]])[:80]} in row {bad[0] + 1}; {what} must be "
-                         f"numbers: choose columns with {'features' if what == 'features' else 'label'}=[...] or clean the table")
+        option = "features" if what == "features" else "label"
+        raise AskewError(f"{path}: column {name!r} holds {repr(values[bad[0]])[:80]} in row {bad[0] + 1}; {what} must "
+                         f"be numbers: choose columns with {option}=[...] or clean the table")
     return numbers
 
 

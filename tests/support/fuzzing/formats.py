@@ -19,18 +19,15 @@ from askew.core.ownership import Ownership
 from askew.core.population import Population
 from fuzzing.mutate import EDGES, damaged
 
+METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
+
 
 def idx(array: np.ndarray) -> bytes:
     return bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">u4").tobytes() + array.astype(np.uint8).tobytes()
 
 
 def python2_batch(images: np.ndarray, labels: list[int], fortran: bool = False) -> bytes:
-    """A batch in the very form of the published ones: cPickle of Python 2, protocol 2, numpy 1.
-
-    Example:
-        >>> python2_batch(np.zeros((1, 3072), np.uint8), [6])[:30]
-        b'\\x80\\x02}q\\x01(U\\x0bbatch_labelq\\x02U\\x15trai'
-    """
+    """A batch in the very form of the published ones: cPickle of Python 2, protocol 2, numpy 1."""
     puts = iter(range(1, 10**6))
 
     def put() -> bytes:
@@ -44,34 +41,41 @@ def python2_batch(images: np.ndarray, labels: list[int], fortran: bool = False) 
         return b"K" + bytes([value]) if value < 256 else b"M" + value.to_bytes(2, "little")
 
     def many(parts: list[bytes]) -> bytes:  # a thousand at a time, as pickle has them
-        return b"]" + put() + b"".join(b"(" + b"".join(parts[at : at + 1000]) + b"e" for at in range(0, len(parts), 1000))
+        return b"]" + put() + b"".join(b"(" + b"".join(parts[at : at + 1000]) + b"e"
+                                       for at in range(0, len(parts), 1000))
 
     content = images.tobytes("F" if fortran else "C")
     start = b"\x80\x02}" + put() + b"("
-    head = start + word("batch_label") + word("training batch 1 of 5") + word("labels") + many([integer(y) for y in labels])
-    array = (word("data") + b"cnumpy.core.multiarray\n_reconstruct\n" + put() + b"cnumpy\nndarray\n" + put() + b"K\x00\x85"
-             + put() + word("b") + b"\x87" + put() + b"R" + put() + b"(K\x01" + integer(images.shape[0]) + integer(images.shape[1])
-             + b"\x86" + put() + b"cnumpy\ndtype\n" + put() + word("u1") + b"K\x00K\x01\x87" + put() + b"R" + put() + b"(K\x03"
-             + word("|") + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00t" + put() + b"b" + (b"\x88" if fortran else b"\x89")
-             + b"T" + len(content).to_bytes(4, "little") + content + put() + b"t" + put() + b"b")
-    return head + array + word("filenames") + many([word(f"leptodactylus_s_{i:06d}.png") for i in range(len(labels))]) + b"u."
+    parts = [
+        start, word("batch_label"), word("training batch 1 of 5"), word("labels"), many([integer(y) for y in labels]),
+        word("data"), b"cnumpy.core.multiarray\n_reconstruct\n", put(), b"cnumpy\nndarray\n", put(), b"K\x00\x85",
+        put(), word("b"), b"\x87", put(), b"R", put(), b"(K\x01", *map(integer, images.shape), b"\x86", put(),
+        b"cnumpy\ndtype\n", put(), word("u1"), b"K\x00K\x01\x87", put(), b"R", put(),
+        b"(K\x03", word("|"), b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00t", put(), b"b",
+        b"\x88" if fortran else b"\x89",
+        b"T" + len(content).to_bytes(4, "little") + content, put(), b"t", put(), b"b",
+        word("filenames"), many([word(f"leptodactylus_s_{i:06d}.png") for i in range(len(labels))]), b"u."]
+    return b"".join(parts)
 
 
 def cifar(folder: Path) -> list[Path]:
     draw = np.random.default_rng(0)
     images, labels = draw.integers(0, 256, (3, 3072), dtype=np.uint8), [7, 0, 9]
-    (folder / "data_batch_1.bin").write_bytes(np.concatenate([np.array(labels, np.uint8)[:, None], images], axis=1).tobytes())
+    records = np.concatenate([np.array(labels, np.uint8)[:, None], images], axis=1)
+    (folder / "data_batch_1.bin").write_bytes(records.tobytes())
     (folder / "data_batch_2").write_bytes(python2_batch(images, labels))
     for protocol in (2, 4):
-        (folder / f"data_batch_{protocol + 1}").write_bytes(pickle.dumps({"data": images, "labels": labels}, protocol=protocol))
+        content = pickle.dumps({"data": images, "labels": labels}, protocol=protocol)
+        (folder / f"data_batch_{protocol + 1}").write_bytes(content)
     return sorted(folder.iterdir())
 
 
 # Of numpy's names, of marks and of the memo: what a pickle can do harm with, and what ours must not take.
 _PICKLED = (b"cnumpy\ndtype\n", b"cnumpy.core.multiarray\n_reconstruct\n", b"cnumpy\nndarray\n", b"c_codecs\nencode\n",
-            b"cbuiltins\neval\n", b"R", b"b", b"(", b"t", b"u", b"s", b"a", b"e", b"h\x01", b"r\xff\xff\xff\x7f", b"j\xff\xff\xff\x7f",
-            b"U\x02u1", b"U\x02O8", b"K\x00K\x01\x87", b"}", b"]", b")", b"\x85", b"\x86", b"\x87", b"N", b"\x88", b"\x8a\xff",
-            b"0", b"2", b"\x81", b"\x92", b"\x8f", b"\x90", b"\x91", b"F1\n", b"I1\n", b"L1L\n", b"G\0\0\0\0\0\0\0\0", b"l", b"d",
+            b"cbuiltins\neval\n", b"R", b"b", b"(", b"t", b"u", b"s", b"a", b"e", b"h\x01", b"r\xff\xff\xff\x7f",
+            b"j\xff\xff\xff\x7f", b"U\x02u1", b"U\x02O8", b"K\x00K\x01\x87", b"}", b"]", b")", b"\x85", b"\x86",
+            b"\x87", b"N", b"\x88", b"\x8a\xff", b"0", b"2", b"\x81", b"\x92", b"\x8f", b"\x90", b"\x91", b"F1\n",
+            b"I1\n", b"L1L\n", b"G\0\0\0\0\0\0\0\0", b"l", b"d",
             b"T\xff\xff\xff\x7f", b"\x8e\xff\xff\xff\xff\xff\xff\xff\x7f", b"\x95\xff\xff\xff\xff\xff\xff\xff\x7f")
 
 
@@ -79,7 +83,8 @@ def in_pickle(content: bytes, draw: Random) -> bytes:
     """Opcodes put in, between or in place of others."""
     for _ in range(draw.choice((1, 2, 5, 30))):
         at = draw.randrange(min(len(content), 400)) if draw.random() < 0.7 else draw.randrange(len(content))
-        content = content[:at] + b"".join(draw.choices(_PICKLED, k=draw.choice((1, 2, 8)))) + content[at + draw.randrange(4) :]
+        put_in = b"".join(draw.choices(_PICKLED, k=draw.choice((1, 2, 8))))
+        content = content[:at] + put_in + content[at + draw.randrange(4) :]
     return content
 
 
@@ -103,7 +108,8 @@ def in_png(content: bytes, draw: Random) -> bytes:
     at = content.find(b"IHDR")
     if at < 0:
         return damaged(content, draw)
-    head = b"IHDR" + b"".join((draw.choice((1, 7, 9000, *EDGES)) % 2**31).to_bytes(4, "big") for _ in range(2)) + content[at + 12 : at + 17]
+    size = b"".join((draw.choice((1, 7, 9000, *EDGES)) % 2**31).to_bytes(4, "big") for _ in range(2))
+    head = b"IHDR" + size + content[at + 12 : at + 17]
     return content[:at] + head + zlib.crc32(head).to_bytes(4, "big") + content[at + 21 :]
 
 
@@ -118,8 +124,7 @@ def in_zip(content: bytes, draw: Random) -> bytes:
                 head = 10 + int.from_bytes(member[8:10], "little")
                 member = draw.choice((damaged(member, draw), damaged(member[:head], draw) + member[head:],
                                       member[:head] + damaged(member[head:], draw)))
-            new.writestr(info.filename, member, draw.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
-                                                            if draw.random() < 0.1 else (zipfile.ZIP_DEFLATED,)))
+            new.writestr(info.filename, member, draw.choice(METHODS) if draw.random() < 0.1 else zipfile.ZIP_DEFLATED)
     written = bytearray(out.getvalue())
     if draw.random() < 0.2:  # flags, method, sizes and offsets of an entry in the central directory
         at = written.rindex(b"PK\x01\x02") + draw.choice((8, 10, 20, 24, 28, 30, 42))
@@ -163,7 +168,8 @@ def _other(array: np.ndarray, another: np.ndarray, draw: Random) -> np.ndarray:
         return np.concatenate([array, array]) if array.ndim else array
     if way == 5:
         return np.zeros(draw.choice(((), (0,), (0, 10**9), (3, 0), (2, 2, 2))), array.dtype)
-    changed = array.astype(np.float64 if array.dtype.kind == "f" else np.int64) if array.dtype.kind in "biuf" else array.copy()
+    changed = array.astype(np.float64 if array.dtype.kind == "f"
+                           else np.int64) if array.dtype.kind in "biuf" else array.copy()
     if changed.size and changed.dtype.kind in "if":
         at = draw.randrange(changed.size)
         edges = (-1, 0, 1, 2**31, 2**62, -(2**63)) if changed.dtype.kind == "i" else (np.nan, np.inf, 1e300, -1.5)
@@ -174,7 +180,8 @@ def _other(array: np.ndarray, another: np.ndarray, draw: Random) -> np.ndarray:
 def archives(folder: Path) -> list[Path]:
     draw = np.random.default_rng(0)
     np.savez(folder / "split_here.npz", x=draw.normal(size=(20, 3)), y=np.arange(20) % 2, clients=np.arange(20) % 3)
-    np.savez_compressed(folder / "split.npz", x_train=draw.integers(0, 256, (8, 2, 3), dtype=np.uint8), x_test=np.ones((4, 2, 3), np.uint8),
+    np.savez_compressed(folder / "split.npz", x_train=draw.integers(0, 256, (8, 2, 3), dtype=np.uint8),
+                        x_test=np.ones((4, 2, 3), np.uint8),
                         y_train=np.array(["cat", "dog"] * 4), y_test=np.array(["dog", "cat"] * 2))
     return sorted(folder.iterdir())
 
@@ -183,9 +190,11 @@ LABELS = np.arange(30) % 3
 
 
 def populations(folder: Path) -> list[Path]:
-    rest = {"validation": Ownership.of([[20], [21, 22]]), "test": Ownership.of([[0, 1], [2]]), "groups": np.array([1, 0]),
+    rest = {"validation": Ownership.of([[20], [21, 22]]), "test": Ownership.of([[0, 1], [2]]),
+            "groups": np.array([1, 0]),
             "server": np.array([28, 29])}
-    for name, parts, more in (("full.npz", [range(10), range(10, 20)], rest), ("plain.npz", [range(5), range(5, 10), range(10, 30)], {}),
+    for name, parts, more in (("full.npz", [range(10), range(10, 20)], rest),
+                              ("plain.npz", [range(5), range(5, 10), range(10, 30)], {}),
                               ("shared.npz", [range(20), range(10, 30)], {})):
         Population.of(Ownership.of(parts), LABELS, 3, scheme="iid(clients=2)", **more).save(folder / name)
     return sorted(folder.iterdir())
@@ -202,7 +211,8 @@ def clip(path: Path, samples: int) -> None:
 def tables(folder: Path) -> list[Path]:
     rows = [f"{i},{i * 0.5},{'ab'[i % 2]},north" for i in range(12)]
     (folder / "words.csv").write_text("\n".join(["a,b,y,site", *rows]) + "\n")
-    (folder / "quoted.csv").write_text('﻿"a","b","y","site"\r\n' + "\r\n".join(f'{i}.5,1e{i},{i % 2},"s, {i}"' for i in range(8)) + "\r\n")
+    quoted = [f'{i}.5,1e{i},{i % 2},"s, {i}"' for i in range(8)]
+    (folder / "quoted.csv").write_text("\r\n".join(['\ufeff"a","b","y","site"', *quoted, ""]))
     return sorted(folder.iterdir())
 
 
@@ -214,7 +224,8 @@ def parquets(folder: Path) -> list[Path]:
                "flag": [True, False] * 6, "list": [[1, 2]] * 12}
     parquet.write_table(arrow.table(columns), folder / "snappy.parquet")
     parquet.write_table(arrow.table(columns), folder / "plain.parquet", compression="none", use_dictionary=False)
-    parquet.write_table(arrow.table(columns), folder / "gzip.parquet", compression="gzip", row_group_size=5, data_page_version="2.0")
+    parquet.write_table(arrow.table(columns), folder / "gzip.parquet", compression="gzip", row_group_size=5,
+                        data_page_version="2.0")
     return sorted(folder.iterdir())
 
 

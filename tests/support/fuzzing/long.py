@@ -90,7 +90,8 @@ def main() -> None:
         return
     chosen = [reader for reader in READERS if not asked.readers or reader.name in asked.readers]
     with ThreadPoolExecutor(2) as pool:
-        found = dict(zip((reader.name for reader in chosen), pool.map(lambda reader: fuzz(reader, asked.cases), chosen), strict=True))
+        results = pool.map(lambda reader: fuzz(reader, asked.cases), chosen)
+        found = dict(zip((reader.name for reader in chosen), results, strict=True))
     for name, result in found.items():
         sys.stdout.write(f"{name}: {', '.join(f'{result[kind]} {kind}' for kind in KINDS)}\n")
         sys.stdout.writelines(f"  case {one['case']}: {one['kind']} {one['says']}\n" for one in result["failed"][:10])
@@ -100,10 +101,11 @@ def main() -> None:
 
 
 def write(found: dict[str, Any], cases: int) -> None:
-    commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
+    commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True,
+                            check=False).stdout.strip()
     versions = {name: metadata.version(name) for name in ("numpy", "torch", "pillow", "pyarrow")}
-    about = {"command": "make fuzz", "seeds": f"cases 0..{cases - 1}: random.Random(f'{{reader}} {{case}}')", "commit": commit,
-             "python": platform.python_version(), "system": platform.system(), "versions": versions,
+    about = {"command": "make fuzz", "seeds": f"cases 0..{cases - 1}: random.Random(f'{{reader}} {{case}}')",
+             "commit": commit, "python": platform.python_version(), "system": platform.system(), "versions": versions,
              "limits": {"seconds": SECONDS, "bytes": GROWTH}}
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
     RESULTS.write_text(json.dumps({**about, "readers": found}, indent=1) + "\n", encoding="utf-8")

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable
 from random import Random
 
-EDGES = (0, 1, 2, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 2**40, 2**62, 2**63 - 1, 2**64 - 1)
-NUMBERS = ("0", "-1", "1e999", "-1e999", "nan", "inf", "1e308", "9" * 30, "9" * 5000, "0x10", "1_0", "", "1.5", "true", "٣",
-           "2147483648", "9223372036854775808", "18446744073709551616", "1e-400", "[]", "None", '"', "\0", "a\nb")
+EDGES = (0, 1, 2, 127, 128, 255, 2**15 - 1, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**62, 2**63 - 1, 2**64 - 1)
+NUMBERS = ("0", "-1", "1e999", "-1e999", "nan", "inf", "1e308", "9" * 30, "9" * 5000, "0x10", "1_0", "", "1.5", "true",
+           "٣", "2147483648", "9223372036854775808", "18446744073709551616", "1e-400", "[]", "None", '"', "\0", "a\nb")
 MOST = 1_000_000  # bytes of a damaged file; growth is the readers' matter
 
 
@@ -48,7 +48,8 @@ def edge(content: bytearray, draw: Random) -> bytearray:
     """A number in binary becomes one at the edge of its range."""
     width, order = draw.choice((1, 2, 4, 8)), draw.choice(("little", "big"))
     at = draw.randrange(len(content))
-    return content[:at] + bytearray((draw.choice(EDGES) % 2 ** (8 * width)).to_bytes(width, order)) + content[at + width :]
+    there = (draw.choice(EDGES) % 2 ** (8 * width)).to_bytes(width, order)
+    return content[:at] + bytearray(there) + content[at + width :]
 
 
 def number(content: bytearray, draw: Random) -> bytearray:

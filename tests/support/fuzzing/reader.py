@@ -43,7 +43,7 @@ class Reader:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a case: `ok`, `refused`, or `raw` (an error of another kind, or of several lines; too slow; too large)."""
+    """What became of a case: `ok`, `refused`, or `raw` (another error, or several lines; too slow; too large)."""
 
     kind: str
     says: str = ""

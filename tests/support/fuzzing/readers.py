@@ -67,20 +67,27 @@ def batch_inside(content: bytes, draw: Any) -> bytes:
     return formats.in_pickle(content, draw) if pickled else formats.damaged(content, draw)
 
 
+def read_parquet(path: Path) -> Any:
+    return table(str(path), label="y", client="site", features=["a", "b", "flag"])
+
+
 READERS = (
-    Reader("npz", formats.archives, lambda path: npz(str(path)), ("core/arrays.py:read_arrays", "core/arrays.py:_read_array",
-                                                                 "data/npz.py:npz"), formats.in_arrays),
+    Reader("npz", formats.archives, lambda path: npz(str(path)),
+           ("core/arrays.py:read_arrays", "core/arrays.py:_read_array", "data/npz.py:npz"), formats.in_arrays),
     Reader("population", formats.populations, read_population, ("core/population.py:load",), formats.in_arrays),
     Reader("mnist", idx_files, read_idx, ("data/mnist.py:read_bytes", "data/mnist.py:read_idx"), formats.in_idx),
-    Reader("cifar10", formats.cifar, read_batch, ("data/cifar10.py:_read_binary", "data/cifar10.py:_read_pickle"), batch_inside),
+    Reader("cifar10", formats.cifar, read_batch, ("data/cifar10.py:_read_binary", "data/cifar10.py:_read_pickle"),
+           batch_inside),
     Reader("clip", clips, read_clip, ("data/speech_commands.py:read_clip",)),
-    Reader("list of clips", lists, lambda path: read_list(path.parent, path.name), ("data/speech_commands.py:read_list",)),
-    Reader("features", features, read_features, ("data/speech_commands.py:_features",), formats.in_arrays, always_ok=True),
-    Reader("images", formats.images, lambda path: image_folder(str(path.parents[1]), size=4), ("data/image_folder.py:_read_one",),
-           formats.in_png),
-    Reader("csv", formats.tables, lambda path: table(str(path), label="y", client="site"), ("data/table.py:_read_csv",)),
-    Reader("parquet", formats.parquets, lambda path: table(str(path), label="y", client="site", features=["a", "b", "flag"]),
-           ("data/table.py:_read_parquet",)),
+    Reader("list of clips", lists, lambda path: read_list(path.parent, path.name),
+           ("data/speech_commands.py:read_list",)),
+    Reader("features", features, read_features, ("data/speech_commands.py:_features",), formats.in_arrays,
+           always_ok=True),
+    Reader("images", formats.images, lambda path: image_folder(str(path.parents[1]), size=4),
+           ("data/image_folder.py:_read_one",), formats.in_png),
+    Reader("csv", formats.tables, lambda path: table(str(path), label="y", client="site"),
+           ("data/table.py:_read_csv",)),
+    Reader("parquet", formats.parquets, read_parquet, ("data/table.py:_read_parquet",)),
     Reader("counts", formats.counts, read_counts, ("data/skew_table.py:_read_rows",)),
     Reader("facts", formats.facts, recall, ("engine/memory.py:recall",), always_ok=True),
 )
