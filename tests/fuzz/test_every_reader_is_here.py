@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from fuzzing.readers import NOT_HERE, READERS
@@ -36,6 +37,7 @@ def opening(text: str) -> Iterator[tuple[str, int]]:
             yield inside.get(id(node), "module"), node.lineno
 
 
+@cache
 def found() -> set[str]:
     return {f"{path.relative_to(SOURCE).as_posix()}:{function}" for path in sorted(SOURCE.rglob("*.py"))
             for function, _ in opening(path.read_text(encoding="utf-8"))}

@@ -5,20 +5,26 @@ A reader of your own: a `Reader` with good files, what reads them, and the funct
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from safetensors.torch import save_file
 
 from askew.core.dataset import Dataset
 from askew.core.population import Population
+from askew.core.recipe import Recipe
 from askew.data import image_folder, npz, table
 from askew.data.cifar10 import read_batch
 from askew.data.mnist import read_idx
 from askew.data.skew_table import read_counts
 from askew.data.speech_commands import TEST_LIST, _features, read_clip, read_list
 from askew.engine.memory import recall
+from askew.engine.task import Task, build_task
+from askew.papers import store
+from askew.pieces.start.pretrained import pretrained
 from fuzzing import formats
 from fuzzing.reader import Reader
 
@@ -62,6 +68,23 @@ def read_population(path: Path) -> Any:
     return population
 
 
+def weights(folder: Path) -> list[Path]:
+    save_file({**_task().fresh.params, **_task().fresh.buffers}, folder / "model.safetensors")
+    return [folder / "model.safetensors"]
+
+
+@cache
+def _task() -> Task:
+    return build_task(Recipe(population="iid(clients=2)", model="mlp(hidden=[4])"))
+
+
+def results(folder: Path) -> list[Path]:
+    """The smallest file of the papers' results."""
+    kept = (Path(__file__).parents[3] / "results" / "zhao2018").glob("*.json")
+    (folder / "item.json").write_bytes(min(kept, key=lambda path: path.stat().st_size).read_bytes())
+    return [folder / "item.json"]
+
+
 def batch_inside(content: bytes, draw: Any) -> bytes:
     pickled = content[:1] == b"\x80"
     return formats.in_pickle(content, draw) if pickled else formats.damaged(content, draw)
@@ -89,6 +112,9 @@ READERS = (
            ("data/table.py:_read_csv",)),
     Reader("parquet", formats.parquets, read_parquet, ("data/table.py:_read_parquet",)),
     Reader("counts", formats.counts, read_counts, ("data/skew_table.py:_read_rows",)),
+    Reader("weights", weights, lambda path: pretrained(str(path)).make(_task(), _task().fresh),
+           ("pieces/start/pretrained.py:make",)),
+    Reader("results", results, store.read, ("papers/store.py:read",)),
     Reader("facts", formats.facts, recall, ("engine/memory.py:recall",), always_ok=True),
 )
 
@@ -102,8 +128,6 @@ NOT_HERE = {
     "testing/check.py": "what it wrote itself, in memory",
     "report/paper_page.py": "the project's own pages",
     "papers/citations.py": "files of the package",
-    "papers/store.py": "results files, which tests/papers/test_store.py damages",
-    "pieces/start/pretrained.py": "safetensors, which tests/pieces/test_starts.py damages",
-    "core/recipe.py": "recipes, which tests/core/test_recipe.py damages",
-    "runs/": "run folders, which tests/runs damages",
+    "core/recipe.py": "recipes: not yet",
+    "runs/": "run folders: not yet",
 }
