@@ -2,6 +2,7 @@
 # make demo    set up, then run the default job
 # make test    set up, then lint, type-check and run all tests
 # make long    the long run: 200 random networks, every form compiled (an hour or more)
+# make fuzz    10,000 damaged files for every reader; writes results/reliability/fuzz.json (about 15 minutes)
 # make vectors write the test vectors in vectors/, and check four methods with them in plain numpy
 # make corners the quick tests with the oldest and newest Python and torch that are promised, where they can be had
 # make papers  write docs/papers and the README's summary from results/
@@ -10,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: setup demo test fast long lint corners papers vectors clean
+.PHONY: setup demo test fast long fuzz lint corners papers vectors clean
 
 setup: $(VENV)/.installed
 
@@ -33,6 +34,9 @@ fast: setup
 
 long: setup
 	ASKEW_LONG=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -q tests/conformance tests/kernels
+
+fuzz: setup
+	OMP_NUM_THREADS=1 PYTHONPATH=tests/support $(BIN)/python -m fuzzing.long
 
 lint: setup
 	$(BIN)/ruff check .

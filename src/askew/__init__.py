@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from askew.core.errors import AskewError, DivergedError
     from askew.core.guard import Guard
     from askew.core.objective import Objective
-    from askew.core.population import Ownership, Population
+    from askew.core.ownership import Ownership
+    from askew.core.population import Population
     from askew.core.recipe import Recipe
     from askew.core.registry import piece
     from askew.core.server_piece import Aggregator, ServerContext, ServerPiece
@@ -35,7 +36,8 @@ _HOMES = {name: home for home, names in {
     "core.errors": ("AskewError", "DivergedError",),
     "core.guard": ("Guard",),
     "core.objective": ("Objective",),
-    "core.population": ("Ownership", "Population",),
+    "core.ownership": ("Ownership",),
+    "core.population": ("Population",),
     "core.recipe": ("Recipe",),
     "core.registry": ("piece",),
     "core.client_piece": ("ClientContext", "ClientPiece", "OnGradient", "OnUpdate", "Optimiser",),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -70,12 +71,13 @@ def test_the_picture(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "content", "says"), [
-    ("missing.csv", None, "no file"),
-    ("missing.npz", None, "no file"),
+    ("missing.csv", None, "No such file or directory; name a population saved by"),
+    ("missing.npz", None, "No such file or directory; name a population saved by"),
+    ("large.csv", "client,cat,dog\nA,1,1e999\n", "row 2 ('A'), column 3 ('dog'): 1e999 is too large"),
     ("negative.csv", "client,cat,dog\nA,1,2\nB,-3,4\n", "row 3 ('B'), column 2 ('cat'): -3 is negative"),
     ("words.csv", "client,cat,dog\nA,1,many\n", "row 2 ('A'), column 3 ('dog'): 'many' is not a number"),
     ("empty.csv", "", "is empty"),
-    ("broken.npz", "not a population", "is not a population file"),
+    ("broken.npz", "not a population", "cannot be read as a population file"),
 ])
 def test_bad_input_is_one_line_and_writes_nothing(run: Run, tmp_path: Path, name: str, content: str | None,
                                                   says: str) -> None:
@@ -88,3 +90,22 @@ def test_bad_input_is_one_line_and_writes_nothing(run: Run, tmp_path: Path, name
     assert says in err
     assert err.count("\n") == 1
     assert not picture.exists()
+
+
+def test_a_picture_that_exists_is_not_overwritten_unless_told(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("A,1,2\nB,30,4\n")
+    (tmp_path / "a.svg").write_text("a person's work")
+    code, out, err = run(str(tmp_path / "a.csv"), "--plot", str(tmp_path / "a.svg"))
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "exists already; name another file, or add --overwrite" in err
+    assert (tmp_path / "a.svg").read_text() == "a person's work"
+    assert run(str(tmp_path / "a.csv"), "--plot", str(tmp_path / "a.svg"), "--overwrite")[0] == 0
+    assert (tmp_path / "a.svg").read_bytes().startswith(b"<?xml")
+
+
+@pytest.mark.parametrize("name", ["pipe.npz", "pipe.csv", "pipe"])
+def test_a_pipe_does_not_hang(run: Run, tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / name)
+    code, _, err = run(str(tmp_path / name))
+    assert code == 2
+    assert "is no regular file" in err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -148,3 +149,33 @@ def test_files_that_cannot_be_written_are_refused_before_anything_is(run: Run, t
     assert code == 2
     assert "--save" in err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("option", ["--save", "--plot"])
+def test_nothing_that_exists_is_overwritten_unless_told(run: Run, tmp_path: Path, option: str) -> None:
+    mine = tmp_path / ("mine.npz" if option == "--save" else "mine.png")
+    mine.write_text("a person's work")
+    code, out, err = run("--scheme", "iid(clients=2)", option, str(mine))
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "exists already; name another file, or add --overwrite" in err
+    assert mine.read_text() == "a person's work"
+    assert run("--scheme", "iid(clients=2)", option, str(mine), "--overwrite")[0] == 0
+    assert mine.read_bytes()[:4] in (b"PK\x03\x04", b"\x89PNG")
+    assert list(tmp_path.iterdir()) == [mine]
+
+
+def test_one_file_is_not_written_twice(run: Run, tmp_path: Path) -> None:
+    code, _, err = run("--scheme", "iid(clients=2)", "--save", str(tmp_path / "a.png"), "--plot",
+                       str(tmp_path / "." / "a.png"))
+    assert code == 2
+    assert "--save and --plot name one file" in err
+
+
+@pytest.mark.parametrize("overwrite", [[], ["--overwrite"]])
+def test_what_is_no_file_is_never_replaced(run: Run, tmp_path: Path, overwrite: list[str]) -> None:
+    (tmp_path / "folder.npz").mkdir()
+    os.mkfifo(tmp_path / "pipe.npz")
+    (tmp_path / "loop.npz").symlink_to(tmp_path / "loop.npz")
+    for name in ("folder.npz", "pipe.npz", "loop.npz"):
+        assert run("--scheme", "iid(clients=2)", "--save", str(tmp_path / name), *overwrite)[0] == 2
+    assert len(list(tmp_path.iterdir())) == 3

@@ -70,13 +70,13 @@ class Malicious:
         return os.system, (f"touch {self.path}",)
 
 
-@pytest.mark.parametrize("protocol", [0, 2, 4])
+@pytest.mark.parametrize("protocol", [0, 1, 2, 3, 4, 5])
 def test_a_malicious_pickle_runs_nothing(cifar_folder, refused, tmp_path, protocol):
     to_python_layout(cifar_folder)
     trap = tmp_path / "trap"
     evil = {"data": np.zeros((1, 3072), np.uint8), "labels": [0], "extra": Malicious(trap)}
     (cifar_folder / "cifar-10-batches-py" / "data_batch_1").write_bytes(pickle.dumps(evil, protocol=protocol))
-    with refused(r"data_batch_1: refused: the pickle asks for (posix|nt).system"):
+    with refused(r"data_batch_1: (refused: the pickle asks for (posix|nt).system|.*which a batch of images does)"):
         cifar10(data_dir=str(cifar_folder))
     assert not trap.exists()
 
@@ -99,7 +99,7 @@ def test_only_what_arrays_need_is_allowed(cifar_folder, refused, attack):
     (pickle.dumps([1, 2]), "no array 'data'"),
     (pickle.dumps({"data": np.zeros((9, 3072), np.uint8)}, protocol=2)[:1000], "truncated or no pickle"),
     (b"", "truncated or no pickle"),
-    (b"not a pickle", "truncated or no pickle"),
+    (b"not a pickle", "it has the opcode b'n' at byte 0, which a batch of images does not need"),
 ], ids=["too few labels", "label 10", "floats", "other width", "list", "cut", "empty", "text"])
 def test_damaged_pickles_are_refused(cifar_folder, refused, content, message):
     to_python_layout(cifar_folder)

@@ -1,3 +1,6 @@
+import warnings
+import zlib
+
 import numpy as np
 import pytest
 import torch
@@ -78,3 +81,31 @@ def test_bad_images_are_named(tmp_path, refused):
     (tmp_path / "a" / "wide.png").write_bytes(whole[: len(whole) // 2])
     with refused("wide.png cannot be read as an image"):
         image_folder(str(tmp_path))
+
+
+def png(width, height):
+    """A sound head of a PNG image of that size."""
+    head = b"IHDR" + width.to_bytes(4, "big") + height.to_bytes(4, "big") + b"\x08\x02\0\0\0"
+    parts = (b"\x89PNG\r\n\x1a\n\0\0\0\r" + head, b"\0\0\0\0IDAT")
+    return parts[0] + zlib.crc32(head).to_bytes(4, "big") + parts[1] + zlib.crc32(b"IDAT").to_bytes(4, "big")
+
+
+@pytest.mark.parametrize(("name", "content", "message"), [
+    ("a.png", png(8193, 8192), "8193 x 8192 pixels are more than 67,108,864"),
+    ("a.png", png(2**31 - 1, 2**31 - 1), "bomb|pixels"),
+    ("a.ppm", b"P6 99999 99999 255\n", "bomb|pixels"),
+    ("a.pgm", b"P5 9000 9000 255\n", "9000 x 9000 pixels are more than"),
+    ("a.png", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\n", "is not an image that can be read"),
+    ("a.jpg", b"%PDF-1.4\n", "is not an image that can be read"),
+])
+def test_what_is_too_large_or_for_other_programs_is_refused(tmp_path, refused, name, content, message):
+    (tmp_path / "oak").mkdir()
+    (tmp_path / "oak" / name).write_bytes(content)
+    with warnings.catch_warnings(), refused(message):
+        warnings.simplefilter("error")
+        image_folder(str(tmp_path), size=4)
+
+
+def test_a_home_that_is_not_there_is_one_line(refused):
+    with refused("no folder '~nobody-of-that-name/images'"):
+        image_folder("~nobody-of-that-name/images")

@@ -44,19 +44,19 @@ def test_images_keep_their_bytes_and_get_a_channel(save):
 
 
 def test_bad_files_are_refused(save, refused, tmp_path):
-    with refused("no file 'nowhere.npz'"):
+    with refused("'nowhere.npz' cannot be read: No such file or directory; name a .npz file"):
         npz("nowhere.npz")
     (tmp_path / "text.npz").write_text("hello")
-    with refused("cannot be read as .npz"):
+    with refused("cannot be read as a .npz file"):
         npz(str(tmp_path / "text.npz"))
     np.save(tmp_path / "single.npy", np.zeros(3))
-    with refused("cannot be read as .npz"):
+    with refused("cannot be read as a .npz file"):
         npz(str(tmp_path / "single.npy"))
     path = save(x=np.zeros((10, 2)), y=np.arange(10) % 2)
     with open(path, "rb") as file:
         content = file.read()
     (tmp_path / "cut.npz").write_bytes(content[: len(content) // 2])
-    with refused("cannot be read as .npz"):
+    with refused("cannot be read as a .npz file"):
         npz(str(tmp_path / "cut.npz"))
 
 
@@ -75,7 +75,7 @@ def test_bad_arrays_are_refused(save, refused):
         npz(save(x=np.full((4, 2), np.nan), y=[0, 0, 1, 1]))
     with refused("'clients' must hold 4 whole numbers"):
         npz(save(x=np.zeros((4, 2)), y=[0, 0, 1, 1], clients=[1.5, 2, 3, 4]))
-    with refused("cannot be read as .npz"):  # an array of Python objects is a pickle: never loaded
+    with refused("cannot be read as a .npz file"):  # an array of Python objects is a pickle: never loaded
         npz(save(x=np.array([{}, {}], dtype=object), y=[0, 1]))
     with refused("test_fraction must be between 0 and 1, not 1.5"):
         npz(save(x=np.zeros((4, 2)), y=[0, 0, 1, 1]), test_fraction=1.5)

@@ -1,3 +1,5 @@
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -105,5 +107,86 @@ def test_parquet_with_gaps_and_categories(tmp_path, refused):
     with refused("label nan of example 1 is no class"):
         table(path, label="y")
     parquet.write_table(arrow.table({"a": [[1, 2], [3]], "y": [0, 0]}), path)
-    with refused("column 'a' holds .* in row 1; features must be numbers"):
+    with refused("column 'a' holds lists or records; features must be numbers"):
         table(path, label="y")
+
+
+def test_one_long_cell_does_not_make_all_long(tmp_path, refused):
+    """As an array of numpy's words, 20,000 cells of 100,000 letters each would take 8 GB."""
+    rows = [f"{i},{i % 2},n{i % 3}" for i in range(20_000)]
+    for row, message in ((f"{'9' * 100_000},0,n0", "column 'a' holds '999"), (f"1,{'y' * 100_000},n0", None),
+                         (f"1,0,{'n' * 100_000}", None)):
+        (tmp_path / "long.csv").write_text("\n".join(["a,y,site", *rows, row]) + "\n")
+        tracemalloc.start()
+        if message:
+            with refused(message):
+                table(str(tmp_path / "long.csv"), label="y", client="site")
+        else:
+            table(str(tmp_path / "long.csv"), label="y", client="site")
+        assert tracemalloc.get_traced_memory()[1] < 100 * 2**20
+        tracemalloc.stop()
+
+
+def test_numbers_in_text_have_the_bits_that_numpy_gives_them(tmp_path):
+    draw = np.random.default_rng(0)
+    cells = [f"{value:.{digits}g}" for value in draw.normal(size=300) * 10.0 ** draw.integers(-30, 30, 300)
+             for digits in (3, 9, 17)]
+    (tmp_path / "t.csv").write_text("\n".join(["a,y", *(f"{cell},{i % 2}" for i, cell in enumerate(cells))]) + "\n")
+    data = table(str(tmp_path / "t.csv"), label="y")
+    ours = np.sort(np.concatenate([data.train.x.numpy()[:, 0], data.test.x.numpy()[:, 0]]))
+    assert ours.tobytes() == np.sort(np.asarray(cells).astype(np.float32)).tobytes()
+
+
+def test_very_many_columns_are_no_matter(tmp_path, refused):
+    names = [f"c{i}" for i in range(20_000)]
+    (tmp_path / "wide.csv").write_text(",".join(names) + "\n" + ",".join("1" * 20_000) + "\n")
+    with refused("no column .label.; "):
+        table(str(tmp_path / "wide.csv"), label="label")
+    (tmp_path / "wide.csv").write_text(",".join([*names, "c19999"]) + "\n" + ",".join("1" * 20_001) + "\n")
+    with refused("column 'c19999' occurs twice"):
+        table(str(tmp_path / "wide.csv"), label="c1")
+
+
+@pytest.mark.parametrize("rows", [{"row_group_size": 3}, {}])
+def test_parquet_words_with_gaps_and_twice_named_columns(tmp_path, refused, rows):
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = str(tmp_path / "t.parquet")
+    words = ["u", "v", "w", "v", "u", "w", "u"]
+    parquet.write_table(arrow.table({"a": range(7), "y": words, "b": [b"x", b"z"] * 3 + [b"x"]}), path, **rows)
+    data = table(path, label="y", features=["a"], test_fraction=0.5)
+    found = {int(x): data.classes[y] for split in (data.train, data.test)
+             for x, y in zip(split.x[:, 0], split.y, strict=True)}
+    assert [found[row] for row in range(7)] == words
+    parquet.write_table(arrow.table({"a": range(7), "y": [*words[:6], None]}), path, **rows)
+    with refused("example 6 has no label"):
+        table(path, label="y")
+    parquet.write_table(arrow.table([range(7), words, words], names=["a", "y", "y"]), path, **rows)
+    with refused("column 'y' occurs twice"):
+        table(path, label="y")
+
+
+def test_a_parquet_bomb_is_refused_before_it_unpacks(tmp_path, refused, monkeypatch):
+    """Rows by the million that are one value: some kilobytes, and as many words as one pleases."""
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = str(tmp_path / "t.parquet")
+    monkeypatch.setattr("askew.core.arrays.SMALL", 100_000)
+    for column in (np.zeros(300_000), arrow.array(["word" * 10] * 300_000),
+                   arrow.array([b"0123456789" * 5] * 300_000, arrow.binary(50))):
+        parquet.write_table(arrow.table({"a": column, "y": np.zeros(300_000, np.int8)}), path, compression="zstd")
+        with refused(r"would unpack to [\d,]+ bytes, more than .*write it without compression, or as CSV"):
+            table(path, label="y")
+
+
+def test_a_long_word_in_many_rows_is_there_once(tmp_path):
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = str(tmp_path / "t.parquet")
+    words = arrow.DictionaryArray.from_arrays(arrow.array(np.arange(20_000) % 2, arrow.int32()),
+                                              arrow.array(["u" * 100_000, "v" * 100_000]))
+    parquet.write_table(arrow.table({"a": np.arange(20_000.0), "y": words}), path, store_schema=False)
+    before = arrow.total_allocated_bytes()
+    tracemalloc.start()
+    data = table(path, label="y")
+    assert tracemalloc.get_traced_memory()[1] < 100 * 2**20
+    tracemalloc.stop()
+    assert arrow.default_memory_pool().max_memory() - before < 200 * 2**20
+    assert [len(name) for name in data.classes] == [100_000, 100_000]

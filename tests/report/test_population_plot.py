@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from askew.core.errors import AskewError
+from askew.report.canvas import check_plot_path, save_figure
 from askew.report.palette import class_colours
 from askew.report.population_plot import plot_population
 
@@ -54,3 +55,28 @@ def test_a_file_that_cannot_be_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(AskewError, match="plot file"):
         plot_population(tmp_path / name, np.ones((2, 2), np.int64))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_picture_is_refused_where_a_file_is_unless_it_may_be_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "a.png"
+    assert check_plot_path(path) == path
+    path.write_text("a person's work")
+    with pytest.raises(AskewError, match="exists already; name another file, or remove it first"):
+        check_plot_path(path)
+    assert check_plot_path(path, overwrite=True) == path
+    (tmp_path / "b.png").mkdir()
+    with pytest.raises(AskewError, match="exists already"):
+        check_plot_path(tmp_path / "b.png", overwrite=True)
+
+
+def test_a_drawing_that_fails_leaves_the_old_picture(tmp_path: Path) -> None:
+    path = tmp_path / "a.png"
+    path.write_text("old")
+
+    def draw(figure: object) -> None:
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        save_figure(path, draw, (1, 1))
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]

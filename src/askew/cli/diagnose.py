@@ -9,8 +9,9 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from askew.cli.common import AsJson, err, out, print_json
+from askew.cli.common import OVERWRITE, AsJson, Overwrite, err, out, print_json
 from askew.core import skew
+from askew.core.files import check_regular
 from askew.core.population import Population
 from askew.data.skew_table import CountsTable, read_counts
 from askew.papers.skew_cost import SOURCE, expected_loss, verdict
@@ -22,6 +23,7 @@ app = typer.Typer()
 def diagnose(
     file: Annotated[Path, typer.Argument(help="A saved population (.npz), or a CSV file of client x class counts.")],
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it: .png, .svg or .pdf.")] = None,
+    overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
     """How skewed is my federation, and what will it cost?
@@ -39,7 +41,7 @@ def diagnose(
     from askew.report.population_plot import plot_population
 
     if plot is not None:
-        check_plot_path(plot)
+        check_plot_path(plot, overwrite=overwrite, remedy=OVERWRITE)
     table, reference = _read(file)
     if plot is not None:
         plot_population(plot, table.counts, reference=reference, class_names=table.classes, client_names=table.clients,
@@ -73,7 +75,8 @@ def as_mapping(table: CountsTable, reference: np.ndarray | None) -> dict[str, An
 
 def _read(file: Path) -> tuple[CountsTable, np.ndarray | None]:
     """The table of counts, and the class totals of the whole where the file knows them."""
-    if zipfile.is_zipfile(file) or (file.suffix == ".npz" and file.is_file()):
+    check_regular(file, "population saved by 'askew partition --save', or a CSV file of client x class counts")
+    if file.suffix == ".npz" or zipfile.is_zipfile(file):
         population = Population.load(file)
         clients = [str(k) for k in range(population.num_clients)]
         classes = [str(c) for c in range(population.num_classes)]

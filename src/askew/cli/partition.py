@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,9 +12,11 @@ import typer
 import askew.data
 import askew.partition
 from askew.cli.common import (
+    OVERWRITE,
     AsJson,
     DataDir,
     Imports,
+    Overwrite,
     Seed,
     err,
     import_modules,
@@ -24,6 +27,7 @@ from askew.cli.common import (
 from askew.core import skew
 from askew.core.dataset import Dataset, Source
 from askew.core.errors import AskewError
+from askew.core.files import check_new
 from askew.core.population import Population
 from askew.core.population_spec import PopulationSpec
 from askew.core.recipe import parse_value
@@ -48,6 +52,7 @@ def partition(
     seed: Seed = 0,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it: .png, .svg or .pdf.")] = None,
     save: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep it: an .npz file, for diagnose.")] = None,
+    overwrite: Overwrite = False,
     imports: Imports = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
@@ -70,7 +75,7 @@ def partition(
     import_modules(imports)
     options = {"clients": clients, "alpha": alpha, "emd": emd, "classes": classes, "shards_per_client": shards}
     spec = complete(scheme, {key: value for key, value in options.items() if value is not None} | _settings(settings))
-    _check_files(plot, save)
+    _check_files(plot, save, overwrite)
     loaded = askew.data.load(data, data_dir=data_dir)
     population = askew.partition.draw(spec, Source.of(loaded), seed)
     _write(population, loaded, plot, save)
@@ -115,14 +120,16 @@ def _settings(settings: list[str] | None) -> dict[str, Any]:
     return values
 
 
-def _check_files(plot: Path | None, save: Path | None) -> None:
+def _check_files(plot: Path | None, save: Path | None, overwrite: bool) -> None:
     """All that could go wrong with the files to write, before anything is done."""
     from askew.report.canvas import check_plot_path
 
     if plot is not None:
-        check_plot_path(plot)
-    if save is not None and (save.is_dir() or not save.parent.is_dir()):
-        raise AskewError(f"--save {str(save)!r} is no file in an existing folder; make the folder first")
+        check_plot_path(plot, overwrite=overwrite, remedy=OVERWRITE)
+    if save is not None:
+        check_new(save, "--save", OVERWRITE, overwrite)
+        if plot is not None and os.path.abspath(save) == os.path.abspath(plot):
+            raise AskewError(f"--save and --plot name one file, {str(save)!r}; name two")
 
 
 def _write(population: Population, data: Dataset, plot: Path | None, save: Path | None) -> None:

@@ -9,6 +9,10 @@ class AskewError(ValueError):
 
     exit_code = 2
 
+    def __init__(self, message: str = "") -> None:
+        # Names of files and what stands in them are quoted: none of it may break the line or speak to the terminal.
+        super().__init__("".join(c if c.isprintable() else repr(c)[1:-1] for c in message))
+
 
 class DivergedError(AskewError):
     """Training produced NaN or infinity. The last good weights are kept."""

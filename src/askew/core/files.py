@@ -102,7 +102,8 @@ def check_regular(path: str | Path, what: str, most: int | None = None) -> None:
     try:
         found = os.stat(path)
     except (OSError, ValueError) as error:  # a name with a null byte is a ValueError
-        raise AskewError(f"{str(path)!r} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        reason = getattr(error, "strerror", None) or error
+        raise AskewError(f"{str(path)!r} cannot be read: {reason}; name a {what}") from None
     if stat.S_ISDIR(found.st_mode):
         raise AskewError(f"{str(path)!r} is a folder; name a {what}")
     if not stat.S_ISREG(found.st_mode):
@@ -111,14 +112,16 @@ def check_regular(path: str | Path, what: str, most: int | None = None) -> None:
         raise AskewError(f"{str(path)!r} has {found.st_size:,} bytes, too many for a {what} (at most {most:,})")
 
 
-def check_new(path: str | Path, option: str, remedy: str = "name another file, or remove it first") -> Path:
+def check_new(path: str | Path, option: str, remedy: str = "name another file, or remove it first",
+              overwrite: bool = False) -> Path:
     """Refuse, before any work, a file that exists already or could not be written; nothing a person made is overwritten.
 
     Args:
         option: that names it, e.g. `--save`.
+        overwrite: whether a person said that a file may be replaced; anything else that exists is refused all the same.
     """
     path = Path(path)
-    if os.path.lexists(path):
+    if os.path.lexists(path) and not (overwrite and path.is_file()):
         raise AskewError(f"{option}: {str(path)!r} exists already; {remedy}")
     if not path.parent.is_dir():
         raise AskewError(f"{option}: {str(path)!r}: there is no folder {str(path.parent)!r}; make it first")

@@ -3,65 +3,21 @@
 from __future__ import annotations
 
 import json
-import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from askew.core import skew
-from askew.core.errors import AskewError
+from askew.core.arrays import read_arrays
+from askew.core.dataset import Dataset
+from askew.core.errors import AskewError, first_line
+from askew.core.files import written
+from askew.core.ownership import Ownership, has_twice, whole_numbers
 
-
-@dataclass(frozen=True)
-class Ownership:
-    """Index arrays of all clients laid end to end: client k owns `indices[offsets[k]:offsets[k + 1]]`.
-
-    Two arrays, however many clients: a million of them need no Python object each.
-    """
-
-    indices: np.ndarray
-    offsets: np.ndarray
-
-    @classmethod
-    def of(cls, parts: Sequence[np.ndarray | Sequence[int]]) -> Ownership:
-        arrays = [np.asarray(part, dtype=np.int64) for part in parts]
-        offsets = np.concatenate([[0], np.cumsum([len(a) for a in arrays])]).astype(np.int64)
-        return cls(np.concatenate(arrays) if arrays else np.zeros(0, np.int64), offsets)
-
-    @classmethod
-    def by_owner(cls, owner: np.ndarray, num_clients: int) -> Ownership:
-        """From one owner an example; a negative owner means that nobody has it. Examples keep their order."""
-        order = np.argsort(owner, kind="stable")
-        order = order[np.searchsorted(owner[order], 0) :]
-        counts = np.bincount(owner[order], minlength=num_clients)
-        return cls(order.astype(np.int64), np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    def __getitem__(self, client: int) -> np.ndarray:
-        if not 0 <= client < len(self):
-            raise IndexError(f"client {client} of {len(self)}")
-        return self.indices[self.offsets[client] : self.offsets[client + 1]]
-
-    @cached_property
-    def sizes(self) -> np.ndarray:
-        """Examples of each client; computed once, so that looking up one of a million clients costs nothing."""
-        return np.diff(self.offsets)
-
-    def counts(self, labels: np.ndarray, num_classes: int) -> np.ndarray:
-        """Examples per client and class, shape (clients, classes)."""
-        owner = np.repeat(np.arange(len(self), dtype=np.int64), self.sizes)
-        flat = np.bincount(owner * num_classes + labels[self.indices], minlength=len(self) * num_classes)
-        return flat.reshape(len(self), num_classes)
-
-    def at(self, positions: np.ndarray) -> Ownership:
-        """The same ownership with each index i replaced by positions[i] (from a subset back to the whole)."""
-        return Ownership(positions[self.indices], self.offsets)
+FORMAT = "askew population 1"
 
 
 @dataclass(frozen=True)
@@ -92,8 +48,17 @@ class Population:
     class_totals: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        if len(self.train) == 0:
+        clients = len(self.train)
+        if clients == 0:
             raise AskewError("a population needs at least one client")
+        if self.counts.shape != (clients, self.counts.shape[-1]) or (self.counts.sum(axis=1) != self.train.sizes).any():
+            raise AskewError(f"population: counts of shape {self.counts.shape} are not those of {clients} clients with "
+                             f"{len(self.train.indices)} examples")
+        for name in ("validation", "test", "groups", "class_totals"):
+            wanted = self.num_classes if name == "class_totals" else clients
+            length = wanted if getattr(self, name) is None else len(getattr(self, name))
+            if length != wanted:
+                raise AskewError(f"population: {name} has {length} entries; {wanted} are needed")
         empty = np.flatnonzero(self.train.sizes == 0)
         if len(empty):
             raise AskewError(f"{self.scheme or 'population'}: client {empty[0]} has no examples "
@@ -102,6 +67,11 @@ class Population:
     @classmethod
     def of(cls, train: Ownership, labels: np.ndarray, num_classes: int, **rest: Any) -> Population:
         """From the training indices and the labels they point to."""
+        labels = whole_numbers("population: labels", labels)
+        train.check_below("train", len(labels), "these labels")
+        if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < num_classes:
+            raise AskewError(f"population: labels {labels.min()}..{labels.max()} are not those of {num_classes} "
+                             "classes")
         totals = np.bincount(labels, minlength=num_classes)
         return cls(train, train.counts(labels, num_classes), class_totals=totals, **rest)
 
@@ -179,6 +149,33 @@ class Population:
         return {"scheme": self.scheme, "seed": self.seed, "clients": self.num_clients, "classes": self.num_classes,
                 "examples": int(self.sizes.sum()), "server_examples": len(self.server)}
 
+    @property
+    def shares(self) -> bool:
+        """Whether a training example is in two places: with two clients, or with one and the server."""
+        held = [] if self.validation is None else [self.validation.indices]
+        return has_twice(np.concatenate([self.train.indices, self.server, *held]))
+
+    def check_data(self, data: Dataset) -> None:
+        """Refuse a population that was not drawn for these data, or is not what it says."""
+        if self.num_classes != data.num_classes:
+            raise AskewError(f"population: it has {self.num_classes} classes, {data.name} has {data.num_classes}; "
+                             "it was drawn for other data")
+        for name, part, size in (("train", self.train, len(data.train)), ("test", self.test, len(data.test)),
+                                 ("validation", self.validation, len(data.train)),
+                                 ("server", Ownership(self.server, np.array([0, len(self.server)])), len(data.train))):
+            if part is not None:
+                part.check_below(name, size, data.name)
+                part.check_once()
+        labels = data.labels_of(data.train)
+        for first, part in self.train.chunks():
+            said, found = self.counts[first : first + len(part)], part.counts(labels, self.num_classes)
+            wrong = np.flatnonzero((said != found).any(axis=1))
+            if len(wrong):
+                raise AskewError(f"population: the classes of client {first + wrong[0]} are others in {data.name} than "
+                                 "it counts; it was drawn for other data: Population.of counts anew")
+        if self.validation is not None:
+            self.train.joined(self.validation).check_once()  # a client is not validated on what it trains on
+
     def save(self, path: str | Path) -> None:
         """Write one small file (numpy's compressed archive)."""
         arrays: dict[str, np.ndarray] = {"counts": self.counts, "server": self.server}
@@ -189,27 +186,46 @@ class Population:
         for name in ("groups", "class_totals"):
             if getattr(self, name) is not None:
                 arrays[name] = getattr(self, name)
-        about = json.dumps({"format": "askew population 1", "scheme": self.scheme, "seed": self.seed})
-        with Path(path).open("wb") as file:
+        about = json.dumps({"format": FORMAT, "scheme": self.scheme, "seed": self.seed, "shares": self.shares})
+        with written(path) as aside, aside.open("wb") as file:
             np.savez_compressed(file, about=np.array(about), **{k: _narrow(v) for k, v in arrays.items()})  # type: ignore[arg-type]
 
     @classmethod
     def load(cls, path: str | Path) -> Population:
-        """Read what `save` wrote."""
+        """Read what `save` wrote; a file that contradicts itself is refused."""
+        arrays = read_arrays(path, "population file, as 'askew partition --save' writes it")
         try:
-            with np.load(path, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
-            about = json.loads(str(arrays["about"]))
-            parts = {name: Ownership(arrays[f"{name}_indices"].astype(np.int64), arrays[f"{name}_offsets"].astype(np.int64))
-                     for name in ("train", "validation", "test") if f"{name}_indices" in arrays}
-            return cls(train=parts["train"], counts=arrays["counts"].astype(np.int64), scheme=about["scheme"],
-                       seed=about["seed"], validation=parts.get("validation"), test=parts.get("test"),
-                       server=arrays["server"].astype(np.int64), groups=arrays.get("groups"),
-                       class_totals=arrays.get("class_totals"))
-        except FileNotFoundError:
-            raise AskewError(f"no population file {str(path)!r}; write one with 'askew partition --save'") from None
-        except (OSError, KeyError, ValueError, TypeError, zipfile.BadZipFile) as error:  # TypeError: a single .npy array
-            raise AskewError(f"{str(path)!r} is not a population file ({error}); write one with 'askew partition --save'") from None
+            return cls._from_arrays(arrays)
+        except KeyError as error:
+            raise AskewError(f"{str(path)!r} is not a population file (it has no {error}); "
+                             "write one with 'askew partition --save'") from None
+        except (ValueError, TypeError, RecursionError) as error:  # ours among them
+            raise AskewError(f"{str(path)!r} is not a population file ({first_line(error)}); "
+                             "write one with 'askew partition --save'") from None
+
+    @classmethod
+    def _from_arrays(cls, arrays: dict[str, np.ndarray]) -> Population:
+        about = json.loads(str(arrays["about"]))
+        if not isinstance(about, dict) or about.get("format") != FORMAT:
+            raise AskewError(f"its format is not {FORMAT!r}")
+        scheme, seed = about["scheme"], about["seed"]
+        if not isinstance(scheme, str) or type(seed) is not int:
+            raise AskewError("scheme and seed are not a text and a whole number")
+        numbers = {name: whole_numbers(name, array, 2 if name == "counts" else 1)
+                   for name, array in arrays.items() if name != "about"}
+        for name in ("counts", "server", "class_totals"):
+            if name in numbers and numbers[name].size and int(numbers[name].min()) < 0:
+                raise AskewError(f"{name} has the negative number {int(numbers[name].min())}")
+        parts = {name: Ownership(numbers[f"{name}_indices"], numbers[f"{name}_offsets"])
+                 for name in ("train", "validation", "test") if f"{name}_indices" in numbers}
+        for part in parts.values():
+            part.check_once()
+        population = cls(train=parts["train"], counts=numbers["counts"], scheme=scheme, seed=seed,
+                         validation=parts.get("validation"), test=parts.get("test"), server=numbers["server"],
+                         groups=numbers.get("groups"), class_totals=numbers.get("class_totals"))
+        if about.get("shares") is False and population.shares:  # files of the first version do not say
+            raise AskewError("it says that no example is in two places, but one is")
+        return population
 
 
 def _narrow(array: np.ndarray) -> np.ndarray:

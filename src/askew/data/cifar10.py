@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import io
-import pickle
+import os
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
 
 from askew.core.dataset import Dataset, Examples
-from askew.core.errors import AskewError
+from askew.core.errors import AskewError, first_line
+from askew.core.files import MEGABYTE, check_regular
 from askew.core.registry import piece
+from askew.data.batch_pickle import Refused, read_pickle
 from askew.data.locate import find_folder, missing_file
 
 BINARY, PYTHON = "cifar-10-batches-bin", "cifar-10-batches-py"
 FOLDERS = (BINARY, PYTHON)
 BATCHES = (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+MOST = 128 * MEGABYTE  # a batch has 31 MB
 RECORD = 1 + 3 * 32 * 32  # bytes: the label, then red, green and blue, each row by row
 
 
@@ -44,13 +46,14 @@ def cifar10(data_dir: str | None = None) -> Dataset:
 def find_batch(folder: Path, batch: str, data_dir: str | Path | None = None) -> Path:
     """The file of one batch in either folder."""
     path = folder / (f"{batch}.bin" if folder.name == BINARY else batch)
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise missing_file("cifar10", path.name, folder, data_dir)
     return path
 
 
 def read_batch(path: Path) -> np.ndarray:
     """One batch of either archive as binary records, uint8 [N, 3073]: the label, then the image."""
+    check_regular(path, "batch of CIFAR-10", MOST)
     try:
         records = _read_binary(path) if path.suffix == ".bin" else _read_pickle(path)
     except OSError as error:
@@ -76,14 +79,13 @@ def _read_binary(path: Path) -> np.ndarray:
 
 
 def _read_pickle(path: Path) -> np.ndarray:
-    content = io.BytesIO(path.read_bytes())
     try:
-        batch = _ArraysOnly(content, encoding="latin1").load()
-    except AskewError as error:
-        raise AskewError(f"{path}: {error}") from None
-    except Exception as error:  # a corrupt pickle can fail in any way at all
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise AskewError(f"{path} is truncated or no pickle ({reason}); delete the folder and get it again") from None
+        batch = read_pickle(path.read_bytes())
+    except Refused as error:
+        raise AskewError(f"{path}: {error}; do not use this file, get it again") from None
+    except (ValueError, IndexError, KeyError) as error:
+        raise AskewError(f"{path} is truncated or no pickle ({first_line(error)}); "
+                         "delete the folder and get it again") from None
     return _records(path, batch)
 
 
@@ -95,29 +97,3 @@ def _records(path: Path, batch: Any) -> np.ndarray:
             isinstance(label, int) and 0 <= label <= 9 for label in labels):
         raise AskewError(f"{path}: no list 'labels' of {len(data)} numbers 0..9; is it a CIFAR-10 batch?")
     return np.concatenate([np.array(labels, np.uint8)[:, None], data], axis=1)
-
-
-class _ArraysOnly(pickle.Unpickler):
-    """Reads plain values and numpy arrays; refuses every other global, so a pickle cannot run code."""
-
-    _ALLOWED: ClassVar = {
-        # numpy renamed `core` to `_core` in 2.0; asking an array gives the function under whichever name it has now
-        ("numpy.core.multiarray", "_reconstruct"): np.empty(0).__reduce__()[0],
-        ("numpy._core.multiarray", "_reconstruct"): np.empty(0).__reduce__()[0],
-        ("numpy", "ndarray"): np.ndarray,
-        ("numpy", "dtype"): np.dtype,
-    }
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) == ("_codecs", "encode"):  # how Python 3 writes bytes in the protocols of Python 2
-            return _encode_latin1
-        if (module, name) not in self._ALLOWED:
-            raise AskewError(f"refused: the pickle asks for {module}.{name}, which a batch of images does not need; "
-                             "do not use this file, get it again")
-        return self._ALLOWED[module, name]
-
-
-def _encode_latin1(text: str, encoding: str) -> bytes:
-    if encoding != "latin1":
-        raise AskewError(f"refused: the pickle asks for the encoding {encoding!r}")
-    return text.encode("latin1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +11,15 @@ import torch
 from torch import Tensor
 
 from askew.core.dataset import Dataset, Examples
-from askew.core.errors import AskewError
+from askew.core.errors import AskewError, first_line
+from askew.core.files import check_regular
 from askew.core.registry import piece
 from askew.data.split import stratified_split
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm")
+# What Pillow may take a file for, whatever its name: others it would hand to programs outside.
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
+MOST_PIXELS = 2**26  # of one image: 8,192 x 8,192
 
 
 @piece("data")
@@ -36,8 +41,8 @@ def image_folder(path: str, size: int | None = None, test_fraction: float = 0.2)
     """
     if size is not None and size < 1:
         raise AskewError(f"image_folder: size must be at least 1 pixel, not {size}")
-    root = Path(path).expanduser()
-    if not root.is_dir():
+    root = Path(os.path.expanduser(path))
+    if not os.path.isdir(root):
         raise AskewError(f"no folder {path!r}; give a folder with one folder of images a class")
     name = root.resolve().name
     if (root / "train").is_dir() and (root / "test").is_dir():
@@ -57,7 +62,12 @@ def image_folder(path: str, size: int | None = None, test_fraction: float = 0.2)
 def _find(root: Path) -> list[tuple[Path, str]]:
     """(file, class) of every image below the class folders, in a fixed order."""
     found = []
-    for folder in sorted(entry for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith(".")):
+    try:
+        folders = sorted(entry for entry in root.iterdir() if os.path.isdir(entry) and not entry.name.startswith("."))
+    except OSError as error:
+        raise AskewError(f"{root} cannot be read: {error.strerror or error}; "
+                         "give a folder with one folder of images a class") from None
+    for folder in folders:
         for where, inner, files in os.walk(folder):
             inner.sort()
             images = sorted(file for file in files if file.lower().endswith(ENDINGS) and not file.startswith("."))
@@ -91,14 +101,19 @@ def _read_one(file: Path, size: int | None) -> np.ndarray:
     """One image as uint8 [H, W, 1 or 3]."""
     from PIL import Image, UnidentifiedImageError
 
+    check_regular(file, "image")
     try:
-        with Image.open(file) as image:
-            plain = image.convert("L" if image.mode in ("1", "L") else "RGB")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of Pillow's about odd files: they are read or refused
+            with Image.open(file, formats=FORMATS) as image:
+                if image.width * image.height > MOST_PIXELS:
+                    raise ValueError(f"{image.width} x {image.height} pixels are more than {MOST_PIXELS:,}")
+                plain = image.convert("L" if image.mode in ("1", "L") else "RGB")
             if size is not None:
                 plain = plain.resize((size, size), Image.Resampling.BILINEAR)
             pixels = np.asarray(plain)
     except UnidentifiedImageError:
         raise AskewError(f"{file} is not an image that can be read; remove or replace it") from None
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise AskewError(f"{file} cannot be read as an image ({error}); remove or replace it") from None
+    except Exception as error:  # a damaged image fails in many ways: each format's own
+        raise AskewError(f"{file} cannot be read as an image ({first_line(error)}); remove or replace it") from None
     return pixels[:, :, None] if pixels.ndim == 2 else pixels

@@ -37,6 +37,8 @@ def encode_labels(where: str, *splits: Sequence[Any] | np.ndarray, remedy: str =
 
 def _array(where: str, values: Sequence[Any] | np.ndarray) -> np.ndarray:
     try:
+        if isinstance(values, list | tuple) and values and all(type(value) is str for value in values):
+            return np.array(values, object)  # one long word among many short ones: numpy's words are all as long
         array = np.asarray(values)
         return array.astype(str) if array.dtype.kind == "S" else array
     except ValueError:  # rows of different lengths; bytes that are no text
@@ -44,7 +46,7 @@ def _array(where: str, values: Sequence[Any] | np.ndarray) -> np.ndarray:
 
 
 def _plain(where: str, values: np.ndarray, remedy: str) -> np.ndarray:
-    """A vector of int64 or of str."""
+    """A vector of int64, or of words as Python's objects."""
     if values.ndim == 2 and values.shape[1] == 1:  # a column is a vector
         values = values[:, 0]
     if values.ndim != 1:
@@ -61,8 +63,8 @@ def _plain(where: str, values: np.ndarray, remedy: str) -> np.ndarray:
         raise AskewError(f"{where}: label {values.max()} is beyond 64 bits; write such labels as words")
     if values.dtype.kind in "biuf":
         return values.astype(np.int64)
-    if values.dtype.kind == "U":
-        return values
+    if values.dtype.kind in "UO":
+        return values.astype(object)
     raise AskewError(f"{where}: labels of type {values.dtype} cannot be read; labels must be whole numbers or words")
 
 
@@ -75,4 +77,7 @@ def _unwrap(where: str, values: np.ndarray) -> np.ndarray:
     if len(kinds) > 1 or not kinds <= {str, int, float, bool}:
         raise AskewError(f"{where}: labels of types {', '.join(sorted(kind.__name__ for kind in kinds))}; "
                          "labels must be whole numbers or words throughout")
-    return np.array(values.tolist())
+    array = values if kinds == {str} else np.array(values.tolist())
+    if array.dtype.kind == "O" and kinds != {str}:
+        raise AskewError(f"{where}: labels beyond 64 bits; write such labels as words")
+    return array

@@ -24,9 +24,9 @@ VARIABLE = "ASKEW_DATA"
 def data_root(data_dir: str | Path | None = None) -> Path:
     """The folder that holds the data sets (it need not exist yet)."""
     if data_dir is not None:
-        return Path(data_dir).expanduser()
+        return Path(os.path.expanduser(data_dir))
     if os.environ.get(VARIABLE):
-        return Path(os.environ[VARIABLE]).expanduser()
+        return Path(os.path.expanduser(os.environ[VARIABLE]))
     return cache_folder()
 
 
@@ -44,7 +44,7 @@ def find_folder(name: str, folders: Sequence[str], data_dir: str | Path | None =
     """The first of `folders` that exists under the root; else an error that says how to get the data set."""
     root = data_root(data_dir)
     for folder in folders:
-        if (root / folder).is_dir():
+        if os.path.isdir(root / folder):
             return root / folder
     raise AskewError(f"{name}: no folder {' or '.join(folders)} in {root} ({_chosen(data_dir)}); "
                      f"{remedy(name, data_dir)}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import math
+import os
 import zlib
 from pathlib import Path
 
@@ -11,11 +13,13 @@ import torch
 
 from askew.core.dataset import Dataset, Examples
 from askew.core.errors import AskewError
+from askew.core.files import MEGABYTE, check_regular
 from askew.core.registry import piece
 from askew.data.locate import find_folder, missing_file
 
 FOLDERS = ("mnist", "MNIST/raw")  # ours, and where torchvision puts the same files
 FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+MOST = 256 * MEGABYTE  # of one file, unpacked; MNIST's largest has 47 MB
 
 
 @piece("data")
@@ -44,20 +48,25 @@ def mnist(data_dir: str | None = None) -> Dataset:
 def find_idx(folder: Path, file: str, data_dir: str | Path | None = None) -> Path:
     """The file or its gzip'd form, whichever is there."""
     for path in (folder / file, folder / f"{file}.gz"):
-        if path.is_file():
+        if os.path.isfile(path):
             return path
     raise missing_file("mnist", f"{file}[.gz]", folder, data_dir)
 
 
 def read_bytes(path: Path) -> bytes:
     """The content of a file, unpacked if its name ends in .gz."""
+    check_regular(path, "file of MNIST", MOST)
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            return file.read()
+            content = file.read(MOST + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise AskewError(f"{path} is truncated or not gzip ({error}); delete it and get it again") from None
     except OSError as error:
         raise AskewError(f"{path} cannot be read: {error.strerror or error}") from None
+    if len(content) > MOST:
+        raise AskewError(f"{path} unpacks to more than {MOST:,} bytes; MNIST's files are smaller: "
+                         "delete it and get it again")
+    return content
 
 
 def read_idx(path: Path) -> np.ndarray:
@@ -66,9 +75,13 @@ def read_idx(path: Path) -> np.ndarray:
     if len(content) < 4 or content[:3] != b"\0\0\x08" or len(content) < 4 + 4 * content[3]:
         raise AskewError(f"{path}: not an idx file of bytes (it begins with {content[:4].hex(' ') or 'nothing'}, "
                          "00 00 08 expected); delete it and get it again")
+    if not 1 <= content[3] <= 3:
+        raise AskewError(f"{path}: {content[3]} dimensions; labels have 1 and images 3: delete it and get it again")
     start = 4 + 4 * content[3]
-    shape = np.frombuffer(content[4:start], dtype=">u4").astype(np.int64)
-    if len(content) != start + shape.prod():
-        raise AskewError(f"{path}: {len(content) - start} bytes of data, its header says {shape.prod()}; "
+    shape = np.frombuffer(content[4:start], dtype=">u4").tolist()  # Python's integers: a product of them is never cut
+    if 0 in shape:  # beside it numpy takes no size that is too large, though there is nothing
+        raise AskewError(f"{path}: its header says that it is empty; delete it and get it again")
+    if len(content) != start + math.prod(shape):
+        raise AskewError(f"{path}: {len(content) - start} bytes of data, its header says {math.prod(shape)}; "
                          "delete it and get it again")
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape).copy()

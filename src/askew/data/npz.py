@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
+import os
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from askew.core.arrays import read_arrays
 from askew.core.dataset import Dataset, Examples
 from askew.core.errors import AskewError
 from askew.core.registry import piece
@@ -39,7 +39,10 @@ def npz(path: str, test_fraction: float = 0.2, targets: Targets = "classes") -> 
         np.savez("data.npz", x=np.zeros((10, 3)), y=np.arange(10) % 2)
         data = npz("data.npz")   # 8 examples to train on, 2 to test
     """
-    arrays = _read(path)
+    arrays = read_arrays(os.path.expanduser(path), ".npz file")
+    for key, array in arrays.items():
+        if array.ndim == 0:
+            raise AskewError(f"{path}: {key!r} is a single value; save arrays with one entry per example")
     name = Path(path).stem
     if "x" in arrays and "y" in arrays:
         x, (y,), classes = _inputs(path, "x", arrays, targets), *_targets(path, arrays, targets, "y")
@@ -61,20 +64,6 @@ def npz(path: str, test_fraction: float = 0.2, targets: Targets = "classes") -> 
                    _clients(path, arrays, "clients_test", len(y_test)), targets)
 
 
-def _read(path: str) -> dict[str, np.ndarray]:
-    try:
-        loaded = np.load(Path(path).expanduser(), allow_pickle=False)  # arrays of Python objects are pickles: refused
-        if isinstance(loaded, np.ndarray):
-            raise ValueError("it is a single array")
-        with loaded as file:
-            return {key: file[key] for key in file.files}
-    except FileNotFoundError:
-        raise AskewError(f"no file {path!r}; give the path of a .npz file") from None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        reason = str(error).splitlines()[0] if str(error) else "it ends too early"
-        raise AskewError(f"{path!r} cannot be read as .npz ({reason}); write it with numpy.savez") from None
-
-
 def _inputs(path: str, key: str, arrays: dict[str, np.ndarray], targets: Targets) -> Tensor:
     x = arrays[key]
     if targets == "tokens" and x.dtype.kind in "iu" and x.ndim > 1:
@@ -88,7 +77,9 @@ def as_inputs(where: str, x: np.ndarray) -> Tensor:
         raise AskewError(f"{where}: inputs must be numbers with the examples on the first axis and at least one more, "
                          f"not {x.dtype} of shape {x.shape}")
     if x.dtype != np.uint8:
-        x = x.astype(np.float32)
+        # What float32 cannot hold becomes infinity, which a data set refuses.
+        with np.errstate(over="ignore", invalid="ignore"):
+            x = x.astype(np.float32)
     tensor = torch.from_numpy(np.ascontiguousarray(x))
     return tensor[:, None] if tensor.ndim == 3 else tensor
 

@@ -10,10 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from askew.core.errors import AskewError
+from askew.core.files import MEGABYTE, read_text
 
 _NAME_COLUMNS = {"", "client", "clients", "client_id", "client id", "id", "name", "device", "site", "user", "owner",
                  "index", "unnamed: 0"}
-_LARGEST = 10**15  # sums of counts stay exact in 64 bits
+_LARGEST = 10**12  # of one count; sums of millions of them stay exact in 64 bits
+MOST = 64 * MEGABYTE  # of a file: a hundred thousand clients with a hundred classes have less
 
 
 @dataclass(frozen=True)
@@ -54,11 +56,12 @@ def read_counts(path: str | Path) -> CountsTable:
         raise AskewError(f"{str(path)!r} has {width - first} class columns; at least two classes are needed to speak "
                          "of skew")
     classes = [name.strip() for name in header[first:]] if header else [str(c) for c in range(width - first)]
-    counts = np.empty((len(body), width - first), np.int64)
-    for place, (line, cells) in enumerate(body):
+    for line, cells in body:  # all of them before the table is made: a long header over many rows would fill the memory
         if len(cells) != width:
             raise AskewError(f"{str(path)!r}: row {line} has {len(cells)} cells, the first row has {width}; "
                              "write a count for each class")
+    counts = np.empty((len(body), width - first), np.int64)
+    for place, (line, cells) in enumerate(body):
         for column in range(first, width):
             counts[place, column - first] = _count(path, line, column, cells, classes[column - first], named)
         if not counts[place].any():
@@ -70,13 +73,8 @@ def read_counts(path: str | Path) -> CountsTable:
 
 def _read_rows(path: Path) -> list[tuple[int, list[str]]]:
     """Line numbers and cells of all rows that are not blank."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise AskewError(f"no file {str(path)!r}; give a population saved by 'askew partition --save' or a CSV file of "
-                         "client x class counts") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise AskewError(f"{str(path)!r} cannot be read as a CSV file of counts ({error})") from None
+    text = read_text(path, "CSV file of client x class counts, or a population saved by 'askew partition --save'",
+                     MOST).removeprefix("\ufeff")
     first = next((line for line in text.splitlines() if line.strip()), "")
     separator = max(",;\t", key=first.count)
     reader = csv.reader(text.splitlines(), delimiter=separator)
@@ -109,16 +107,18 @@ def _is_number(cell: str) -> bool:
 
 def _count(path: str | Path, line: int, column: int, cells: list[str], name: str, named: bool) -> int:
     cell = cells[column].strip()
-    where = f"{str(path)!r}: row {line}{_of(cells, named)}, column {column + 1} ({name!r})"
+    where = f"{str(path)!r}: row {line}{_of(cells, named)}, column {column + 1} ({name[:50]!r})"
     if not _is_number(cell):
-        raise AskewError(f"{where}: {cell!r} is not a number of examples; write a whole number, 0 for none")
+        raise AskewError(f"{where}: {cell[:50]!r} is not a number of examples; write a whole number, 0 for none")
     value = float(cell)
     if value < 0:
-        raise AskewError(f"{where}: {cell} is negative; write a number of examples, 0 for none")
-    if value != int(value) or value > _LARGEST:
-        raise AskewError(f"{where}: {cell} is not a whole number of examples; write counts, not shares")
+        raise AskewError(f"{where}: {cell[:50]} is negative; write a number of examples, 0 for none")
+    if value > _LARGEST:  # first: infinity is no whole number for `int`
+        raise AskewError(f"{where}: {cell[:50]} is too large; write a number of examples, at most {_LARGEST:,}")
+    if value != int(value):
+        raise AskewError(f"{where}: {cell[:50]} is not a whole number of examples; write counts, not shares")
     return int(value)
 
 
 def _of(cells: list[str], named: bool) -> str:
-    return f" ({cells[0].strip()!r})" if named else ""
+    return f" ({cells[0].strip()[:50]!r})" if named else ""

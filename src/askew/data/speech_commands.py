@@ -6,15 +6,16 @@ import contextlib
 import hashlib
 import os
 import wave
-import zipfile
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import torch
 
+from askew.core.arrays import read_arrays
 from askew.core.dataset import Dataset, Examples
-from askew.core.errors import AskewError
+from askew.core.errors import AskewError, first_line
+from askew.core.files import check_regular, read_text, written
 from askew.core.registry import piece
 from askew.data.locate import cache_folder, find_folder, missing_file
 from askew.data.mfcc import Mfcc
@@ -72,9 +73,12 @@ def find_clips(folder: Path, data_dir: str | Path | None = None) -> list[str]:
     """The clips of the ten words as WORD/SPEAKER_nohash_N.wav, sorted within each word."""
     clips: list[str] = []
     for word in WORDS:
-        if not (folder / word).is_dir():
+        if not os.path.isdir(folder / word):
             raise missing_file(folder.name, f"{word}/", folder, data_dir)
-        mine = sorted(entry.name for entry in os.scandir(folder / word) if entry.name.endswith(".wav"))
+        try:
+            mine = sorted(name for name in os.listdir(folder / word) if name.endswith(".wav"))
+        except OSError as error:
+            raise AskewError(f"{folder / word} cannot be read: {error.strerror or error}") from None
         if not mine:
             raise missing_file(folder.name, f"{word}/*.wav", folder, data_dir)
         clips += [f"{word}/{name}" for name in mine]
@@ -83,28 +87,29 @@ def find_clips(folder: Path, data_dir: str | Path | None = None) -> list[str]:
 
 def read_list(folder: Path, name: str, data_dir: str | Path | None = None) -> set[str]:
     """The clips that an official list names (of all words, not only the ten)."""
-    try:
-        return set((folder / name).read_text("utf-8").split())
-    except FileNotFoundError:
-        raise missing_file(folder.name, name, folder, data_dir) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise AskewError(f"{folder / name} cannot be read: {error}") from None
+    if not os.path.lexists(folder / name):
+        raise missing_file(folder.name, name, folder, data_dir)
+    return set(read_text(folder / name, "list of clips").split())
 
 
 def read_clip(path: Path) -> np.ndarray:
     """One second of samples as int16: zeros after a shorter clip, the first second of a longer one."""
+    check_regular(path, "wav file")
     try:
         with wave.open(str(path)) as file:
             form = (file.getnchannels(), file.getsampwidth(), file.getframerate())
+            if form != (1, 2, RATE):  # before a sample is read: a second of 65,535 channels fills the memory
+                raise AskewError(f"{path}: {form[0]} channels of {8 * form[1]} bits at {form[2]} Hz; "
+                                 f"one channel of 16 bits at {RATE} Hz is needed")
             promised = min(file.getnframes(), RATE)
             content = file.readframes(RATE)
-    except (wave.Error, EOFError) as error:
-        raise AskewError(f"{path} is not a whole wav file ({error or 'it ends too early'}); get it again") from None
+    except AskewError:
+        raise
     except OSError as error:
         raise AskewError(f"{path} cannot be read: {error.strerror or error}") from None
-    if form != (1, 2, RATE):
-        raise AskewError(f"{path}: {form[0]} channels of {8 * form[1]} bits at {form[2]} Hz; "
-                         f"one channel of 16 bits at {RATE} Hz is needed")
+    except Exception as error:  # a damaged file fails in many ways: those of `wave`, of `struct`, of seeking
+        reason = first_line(error) if str(error) else "it ends too early"
+        raise AskewError(f"{path} is not a whole wav file ({reason}); get it again") from None
     if len(content) != 2 * promised:
         raise AskewError(f"{path}: {len(content) // 2} samples, its header says {promised}; get it again")
     samples = np.zeros(RATE, np.int16)
@@ -115,31 +120,29 @@ def read_clip(path: Path) -> np.ndarray:
 def _features(folder: Path, clips: list[str]) -> np.ndarray:
     """MFCCs of the clips, float32 [N, 50, 10]: from the cache if it was made from these very files, else computed."""
     mfcc = Mfcc()
-    digest = hashlib.sha256("\n".join(f"{clip} {(folder / clip).stat().st_size}" for clip in clips).encode())
+    digest = hashlib.sha256("\n".join(f"{clip} {_size(folder / clip)}" for clip in clips).encode(errors="replace"))
     name = f"{folder.name}-{mfcc}-{digest.hexdigest()[:16]}.npz"
     places = [folder.parent / "features" / name, cache_folder() / "features" / name]
     for place in places:
-        with contextlib.suppress(OSError, ValueError, KeyError, zipfile.BadZipFile), np.load(place) as file:
-            cached: np.ndarray = file["features"]
-            if cached.shape == (len(clips), 50, 10):
+        with contextlib.suppress(AskewError):  # none, or one that is damaged
+            cached = read_arrays(place, "file of features").get("features", np.zeros(0))
+            if cached.shape == (len(clips), 50, 10) and cached.dtype == np.float32 and np.isfinite(cached).all():
                 return cached
     features = np.empty((len(clips), 50, 10), np.float32)
     for start in range(0, len(clips), _CHUNK):
         samples = np.stack([read_clip(folder / clip) for clip in clips[start : start + _CHUNK]])
         features[start : start + _CHUNK] = mfcc(torch.from_numpy(samples).to(torch.float32) / 32_768).numpy()
     for place in places:  # a folder that cannot be written to is no error: the features are only slower next time
-        with contextlib.suppress(OSError):
-            _save(place, features)
+        with contextlib.suppress(OSError, AskewError):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with written(place) as aside, aside.open("wb") as file:
+                np.savez(file, features=features)
             break
     return features
 
 
-def _save(place: Path, features: np.ndarray) -> None:
-    place.parent.mkdir(parents=True, exist_ok=True)
-    temporary = place.with_name(f"{place.name}.{os.getpid()}.part")
+def _size(clip: Path) -> int:
     try:
-        with temporary.open("wb") as file:
-            np.savez(file, features=features)
-        os.replace(temporary, place)  # all or nothing: another process never reads half a file
-    finally:
-        temporary.unlink(missing_ok=True)
+        return clip.stat().st_size
+    except OSError as error:
+        raise AskewError(f"{clip} cannot be read: {error.strerror or error}; get it again") from None

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from askew.core.errors import AskewError, suggest
-from askew.core.population import Ownership
+from askew.core.ownership import Ownership
 from askew.engine.batched import CannotBatch
 from askew.engine.graphed import PRECISIONS
 from askew.engine.parallel import Parallel

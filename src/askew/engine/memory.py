@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
+import math
 from pathlib import Path
 from typing import Any
 
+from askew.core.errors import AskewError
+from askew.core.files import read_json, write_json
 
-def recall(path: Path) -> dict[str, Any]:
+Facts = dict[str, dict[str, float]]  # machine -> what -> a number above 0
+
+
+def recall(path: Path) -> Facts:
     """What is remembered; nothing where there is no such file, or one that is not ours."""
     try:
-        known = json.loads(path.read_text())
-    except (OSError, ValueError):
+        known = read_json(path, "file of facts about this machine")
+    except AskewError:
         return {}
-    return known if isinstance(known, dict) else {}
+    return {machine: {what: number for what, number in facts.items() if _is_fact(number)}
+            for machine, facts in known.items() if isinstance(facts, dict)}
 
 
-def remember(path: Path, known: dict[str, Any]) -> None:
-    """Written beside the old file, then renamed. A folder that cannot be written to costs a measurement each time, no more."""
-    try:
+def remember(path: Path, known: Facts) -> None:
+    """A folder that cannot be written to costs a measurement each time, no more."""
+    with contextlib.suppress(OSError, AskewError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_suffix(".new")
-        fresh.write_text(json.dumps(known, indent=1))
-        fresh.replace(path)
-    except OSError:
-        return
+        write_json(path, known)
+
+
+def _is_fact(number: Any) -> bool:
+    return type(number) is float and math.isfinite(number) and number > 0

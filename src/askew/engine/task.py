@@ -201,7 +201,7 @@ def build_task(recipe: Recipe, *, data: Dataset | None = None, population: Popul
         population = draw_population(recipe, data)
     else:
         population = askew.partition.combine(population, recipe.population, Source.of(data), recipe.seed)
-    _check_population(population, data)
+    population.check_data(data)
     steps = [registry.build("preprocess", spec, data=data) for spec in recipe.preprocess]
     data = data.to(device)
     adversities = tuple(registry.build("adversity", spec) for spec in recipe.adversity)
@@ -319,17 +319,6 @@ def available(name: str | torch.device) -> torch.device:
     except (RuntimeError, AssertionError):  # an unknown word; no such device, or a torch built without it
         raise AskewError(f"device {str(name)!r} is not available here; use cpu, or cuda where there is a GPU") from None
     return torch.device(name)
-
-
-def _check_population(population: Population, data: Dataset) -> None:
-    if population.num_classes != data.num_classes:
-        raise AskewError(f"population: it has {population.num_classes} classes, {data.name} has {data.num_classes}; "
-                         "it was drawn for other data")
-    for name, part, size in (("train", population.train, len(data.train)), ("test", population.test, len(data.test)),
-                             ("validation", population.validation, len(data.train))):
-        if part is not None and len(part.indices) and int(part.indices.max()) >= size:
-            raise AskewError(f"population: {name} index {int(part.indices.max())} is outside the {size} examples of "
-                             f"{data.name}; it was drawn for other data")
 
 
 def _check_memory(task: Task) -> None:

@@ -52,7 +52,7 @@ def known_rates(results: Iterable[Results], papers: Sequence[str], device: str) 
                                                 images(recipe) * run.together / run.seconds)
             except AskewError:  # of an older version, or of data whose size is not known
                 continue
-    return _remembered().get(_machine(device), {}) | trained
+    return recall(memory_file()).get(_machine(device), {}) | trained
 
 
 def estimated_seconds(needs: Iterable[Need], rates: Rates) -> float | None:
@@ -95,7 +95,7 @@ def try_out(recipe: Recipe, device: str, engine: str = "auto", precision: str = 
             once()
             times += 1
         rate = times * len(x) / (time.perf_counter() - began)
-    known = _remembered()
+    known = recall(memory_file())
     known.setdefault(_machine(device), {})[kind(recipe)] = float(f"{rate:.4g}")
     remember(memory_file(), known)
     return rate
@@ -108,11 +108,3 @@ def memory_file() -> Path:
 
 def _machine(device: str) -> str:
     return f"{device_name(available(device))}, {torch.get_num_threads()} threads, torch {torch.__version__}"
-
-
-def _remembered() -> dict[str, Rates]:
-    try:
-        return {machine: {what: float(rate) for what, rate in rates.items()}
-                for machine, rates in recall(memory_file()).items()}
-    except (ValueError, AttributeError, TypeError):
-        return {}  # not ours: try anew

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from askew.core.errors import AskewError
+from askew.core.errors import AskewError, first_line
+from askew.core.files import read_text
 from askew.core.recipe import FORMAT, Recipe
 from askew.papers.item import Item
 from askew.papers.measures import Columns
@@ -140,16 +141,15 @@ class Results:
 
 def read(path: Path) -> list[Run]:
     """The runs of one file."""
+    text = read_text(path, "results file")
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(text)
         environments, current = content["environments"], content.get("format") == FORMAT
         return [Run(**{**run, "environment": environments[run["environment"]],
                        "fingerprint": run["fingerprint"] if current else _fingerprint_of(run)})
                 for run in content["runs"]]
-    except OSError as error:
-        raise AskewError(f"{path} cannot be read: {error.strerror or error}") from None
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise AskewError(f"{path} is not a results file ({error}); "
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise AskewError(f"{path} is not a results file ({first_line(error)}); "
                          "remove it, or take it back from version control") from None
 
 

@@ -19,7 +19,8 @@ import numpy as np
 
 from askew.core.dataset import Source
 from askew.core.errors import AskewError
-from askew.core.population import Ownership, Population
+from askew.core.ownership import Ownership
+from askew.core.population import Population
 from askew.partition.apportion import round_systematically
 from askew.partition.deal import by_class, generator, population_of
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from askew.core.dataset import Source
-from askew.core.population import Ownership, Population
+from askew.core.ownership import Ownership
+from askew.core.population import Population
 from askew.core.registry import piece
 from askew.partition.deal import by_class, check_clients, generator, population_of
 

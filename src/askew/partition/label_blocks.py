@@ -6,7 +6,8 @@ import numpy as np
 
 from askew.core.dataset import Source
 from askew.core.errors import AskewError
-from askew.core.population import Ownership, Population
+from askew.core.ownership import Ownership
+from askew.core.population import Population
 from askew.core.registry import piece
 from askew.partition.apportion import even_sizes
 from askew.partition.deal import check_clients, population_of

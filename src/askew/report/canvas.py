@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from askew.core.errors import AskewError
+from askew.core.files import check_new, written
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,14 +26,18 @@ _METADATA: dict[str, Any] = {".svg": {"Date": None, "Creator": None}, ".png": {"
                              ".pdf": {"CreationDate": None}}
 
 
-def check_plot_path(path: str | Path) -> Path:
-    """Refuse, before any work, a file that could not be written."""
+def check_plot_path(path: str | Path, *, overwrite: bool = False,
+                    remedy: str = "name another file, or remove it first") -> Path:
+    """Refuse, before any work, a file that exists already or could not be written.
+
+    Args:
+        overwrite: whether a person said that a file may be replaced.
+        remedy: what else to do about one that exists.
+    """
     path = Path(path)
     if path.suffix.lower() not in FORMATS:
         raise AskewError(f"plot file {str(path)!r} must end in {', '.join(FORMATS)}")
-    if not path.parent.is_dir():
-        raise AskewError(f"plot file {str(path)!r}: there is no folder {str(path.parent)!r}; make it first")
-    return path
+    return check_new(path, "plot file", remedy, overwrite)
 
 
 def save_figure(path: Path, draw: Callable[[Figure], None], size: tuple[float, float], dpi: int = 160,
@@ -50,7 +55,8 @@ def save_figure(path: Path, draw: Callable[[Figure], None], size: tuple[float, f
         figure = Figure(figsize=size, layout="constrained")
         FigureCanvasAgg(figure)
         draw(figure)
-        figure.savefig(path, dpi=dpi, metadata=_METADATA[path.suffix.lower()])
+        with written(path) as aside:
+            figure.savefig(aside, dpi=dpi, metadata=_METADATA[path.suffix.lower()])
 
 
 def whole_rounds(axes: Axes) -> None:

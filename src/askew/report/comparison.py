@@ -30,7 +30,7 @@ def plot_comparison(comparison: Comparison, path: str | Path) -> None:
         comparison: with at least one finished run.
         path: .png, .svg or .pdf.
     """
-    path = check_plot_path(path)
+    path = check_plot_path(path, overwrite=True)
     rows = _in_order(comparison)
     if not rows:
         raise AskewError("plot: no run of the comparison has finished")

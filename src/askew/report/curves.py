@@ -35,7 +35,7 @@ def plot_curves(runs: Mapping[str, Records], path: str | Path, what: str = "accu
     References:
         hsu2019, figure 3; fednnnn2020, figure 7.
     """
-    path = check_plot_path(path)
+    path = check_plot_path(path, overwrite=True)
     points = {name: _points(records, what) for name, records in runs.items()}
     empty = [name for name, (rounds, _) in points.items() if not rounds]
     if empty or not points:
@@ -79,7 +79,7 @@ def plot_norms(records: Records, path: str | Path, title: str = "") -> None:
     References:
         fednnnn2020, figures 3, 8 and 9.
     """
-    path = check_plot_path(path)
+    path = check_plot_path(path, overwrite=True)
     # A part is whatever stands behind "N": nothing for the whole, " conv", " fc", " layer3.conv1", ...
     parts = list(dict.fromkeys(key[1:] for record in records for key in record if key == "N" or key.startswith("N ")))
     if not parts:

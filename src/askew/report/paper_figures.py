@@ -46,5 +46,6 @@ def write_figure(summary: ItemSummary, results: Results, path: Path) -> bool:
     if plot.kind not in UNTRAINED and not any(row.ours.mean is not None for row in summary.rows):
         return False
     draw = KINDS[plot.kind]
-    save_figure(check_plot_path(path), lambda figure: draw(figure, summary, results), (8.4, 3.8), 110, _TEXT_AS_TEXT)
+    path = check_plot_path(path, overwrite=True)
+    save_figure(path, lambda figure: draw(figure, summary, results), (8.4, 3.8), 110, _TEXT_AS_TEXT)
     return True

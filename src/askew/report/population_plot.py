@@ -40,7 +40,7 @@ def plot_population(path: str | Path, counts: np.ndarray, *, reference: np.ndarr
     References:
         Hsu et al. 2019, figure 1.
     """
-    path = check_plot_path(path)
+    path = check_plot_path(path, overwrite=True)
     names = [str(c) for c in range(counts.shape[1])] if class_names is None else list(class_names)
     clients = [str(k) for k in range(len(counts))] if client_names is None else list(client_names)
     shown = np.unique(np.linspace(0, len(counts) - 1, min(len(counts), MOST_BARS)).round().astype(int))

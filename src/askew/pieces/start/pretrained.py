@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 from typing import Any
 
 import torch
 
-from askew.core.errors import AskewError
+from askew.core.errors import AskewError, first_line
 from askew.core.registry import piece
 from askew.core.start import Start
 from askew.core.tensors import ModelState
@@ -25,12 +25,12 @@ def pretrained(path: str) -> Start:
         from safetensors import SafetensorError
         from safetensors.torch import load_file
 
-        if not Path(path).is_file():
+        if not os.path.isfile(path):
             raise AskewError(f"start: no weights file {path!r}")
         try:
             tensors = load_file(path)
-        except SafetensorError as error:
-            raise AskewError(f"start: {path!r} is not a safetensors file: {error}") from None
+        except (SafetensorError, OSError) as error:
+            raise AskewError(f"start: {path!r} is not a safetensors file: {first_line(error)}") from None
         for name, wanted in {**fresh.params, **fresh.buffers, **task.frozen}.items():
             if name not in tensors or tensors[name].shape != wanted.shape:
                 found = tuple(tensors[name].shape) if name in tensors else "nothing"

@@ -1,0 +1,133 @@
+"""The table of readers. A function of the package that opens a file has a line here, or a reason why not.
+
+A reader of your own: a `Reader` with good files, what reads them, and the functions that open them.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+
+from askew.core.dataset import Dataset
+from askew.core.population import Population
+from askew.core.recipe import Recipe
+from askew.data import image_folder, npz, table
+from askew.data.cifar10 import read_batch
+from askew.data.mnist import read_idx
+from askew.data.skew_table import read_counts
+from askew.data.speech_commands import TEST_LIST, _features, read_clip, read_list
+from askew.engine.memory import recall
+from askew.engine.task import Task, build_task
+from askew.papers import store
+from askew.pieces.start.pretrained import pretrained
+from fuzzing import formats
+from fuzzing.reader import Reader
+
+
+def idx_files(folder: Path) -> list[Path]:
+    images, labels = np.arange(5 * 6 * 7).reshape(5, 6, 7), np.arange(5)
+    for name, array in (("images", images), ("labels", labels)):
+        (folder / name).write_bytes(formats.idx(array))
+        (folder / f"{name}.gz").write_bytes(formats.gzip.compress(formats.idx(array), mtime=0))
+    return sorted(folder.iterdir())
+
+
+def clips(folder: Path) -> list[Path]:
+    for name, samples in (("whole.wav", 16_000), ("short.wav", 400), ("long.wav", 20_000)):
+        formats.clip(folder / name, samples)
+    return sorted(folder.iterdir())
+
+
+def lists(folder: Path) -> list[Path]:
+    (folder / TEST_LIST).write_text("yes/aa_nohash_0.wav\nno/bb_nohash_1.wav\n")
+    return [folder / TEST_LIST]
+
+
+def features(folder: Path) -> list[Path]:
+    (folder / "speech" / "yes").mkdir(parents=True)
+    formats.clip(folder / "speech" / "yes" / "aa_nohash_0.wav", 16_000)
+    read_features(folder / "features" / "kept.npz")
+    return sorted((folder / "features").iterdir())
+
+
+def read_features(path: Path) -> Any:
+    """The features of one clip: from what was kept, else computed, and then kept again."""
+    return _features(path.parents[1] / "speech", ["yes/aa_nohash_0.wav"])
+
+
+def read_population(path: Path) -> Any:
+    """And the data that it must fit."""
+    x, y = torch.zeros(30, 2), torch.from_numpy(formats.LABELS)
+    population = Population.load(path)
+    population.check_data(Dataset.from_tensors((x, y), (x[:6], y[:6])))
+    return population
+
+
+def weights(folder: Path) -> list[Path]:
+    save_file({**_task().fresh.params, **_task().fresh.buffers}, folder / "model.safetensors")
+    return [folder / "model.safetensors"]
+
+
+@cache
+def _task() -> Task:
+    return build_task(Recipe(population="iid(clients=2)", model="mlp(hidden=[4])"))
+
+
+def results(folder: Path) -> list[Path]:
+    """The smallest file of the papers' results."""
+    kept = (Path(__file__).parents[3] / "results" / "zhao2018").glob("*.json")
+    (folder / "item.json").write_bytes(min(kept, key=lambda path: path.stat().st_size).read_bytes())
+    return [folder / "item.json"]
+
+
+def batch_inside(content: bytes, draw: Any) -> bytes:
+    pickled = content[:1] == b"\x80"
+    return formats.in_pickle(content, draw) if pickled else formats.damaged(content, draw)
+
+
+def read_parquet(path: Path) -> Any:
+    return table(str(path), label="y", client="site", features=["a", "b", "flag"])
+
+
+READERS = (
+    Reader("npz", formats.archives, lambda path: npz(str(path)),
+           ("core/arrays.py:read_arrays", "core/arrays.py:_read_array", "data/npz.py:npz"), formats.in_arrays),
+    Reader("population", formats.populations, read_population, ("core/population.py:load",), formats.in_arrays),
+    Reader("mnist", idx_files, read_idx, ("data/mnist.py:read_bytes", "data/mnist.py:read_idx"), formats.in_idx),
+    Reader("cifar10", formats.cifar, read_batch, ("data/cifar10.py:_read_binary", "data/cifar10.py:_read_pickle"),
+           batch_inside),
+    Reader("clip", clips, read_clip, ("data/speech_commands.py:read_clip",)),
+    Reader("list of clips", lists, lambda path: read_list(path.parent, path.name),
+           ("data/speech_commands.py:read_list",)),
+    Reader("features", features, read_features, ("data/speech_commands.py:_features",), formats.in_arrays,
+           always_ok=True),
+    Reader("images", formats.images, lambda path: image_folder(str(path.parents[1]), size=4),
+           ("data/image_folder.py:_read_one",), formats.in_png),
+    Reader("csv", formats.tables, lambda path: table(str(path), label="y", client="site"),
+           ("data/table.py:_read_csv",)),
+    Reader("parquet", formats.parquets, read_parquet, ("data/table.py:_read_parquet",)),
+    Reader("counts", formats.counts, read_counts, ("data/skew_table.py:_read_rows",)),
+    Reader("weights", weights, lambda path: pretrained(str(path)).make(_task(), _task().fresh),
+           ("pieces/start/pretrained.py:make",)),
+    Reader("results", results, store.read, ("papers/store.py:read",)),
+    Reader("facts", formats.facts, recall, ("engine/memory.py:recall",), always_ok=True),
+)
+
+# File, or file:function, that opens something and is not in the table -> why.
+NOT_HERE = {
+    "core/files.py": "opens for the others; each of them is here",
+    "data/digits.py": "a file of the package",
+    "data/fetch.py": "archives whose SHA-256 is in the source",
+    "data/verify.py": "reads through the readers of the data sets",
+    "cli/diagnose.py": "asks which of two readers it is for",
+    "testing/check.py": "what it wrote itself, in memory",
+    "report/paper_page.py": "the project's own pages",
+    "papers/citations.py": "files of the package",
+    "core/recipe.py": "recipes: not yet",
+    "runs/": "run folders: not yet",
+}
