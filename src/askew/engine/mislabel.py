@@ -12,7 +12,8 @@ from askew.core import rng
 from askew.core.adversity import Adversity, AdversityContext
 from askew.core.dataset import Dataset, Examples
 from askew.core.errors import AskewError
-from askew.core.population import Ownership, Population
+from askew.core.ownership import Ownership
+from askew.core.population import Population
 from askew.core.recipe import Recipe
 
 

@@ -18,6 +18,7 @@ from askew.core.client_piece import OnGradient
 from askew.core.cohort import LONGEST, Cohort
 from askew.core.dataset import Examples
 from askew.core.errors import AskewError, DivergedError
+from askew.core.interrupt import shielded
 from askew.core.pool import Changes
 from askew.core.probe import Round, Setting
 from askew.core.tensors import ModelState, num_bytes
@@ -162,13 +163,14 @@ class Simulation:
         self.models, self._probe_states = dict(self.models), [dict(states) for states in self._probe_states]
         try:
             with use_threads(self.threads.training):  # probes may train
-                self.last_record = self._complete(launched)
+                self._complete(launched)
         except BaseException:
-            self.round, self.models, self.pool_state, self._probe_states = before
+            if self.last_record.get("round", 0) <= before[0]:  # else the round is done, and the interruption came at its end
+                self.round, self.models, self.pool_state, self._probe_states = before
             raise
         return self.last_record
 
-    def _complete(self, launched: Launched) -> Record:
+    def _complete(self, launched: Launched) -> None:
         task, gathering, after = self.task, launched.gathering, launched.after
         cohorts = gathering.cohorts
         loss, *rest = launched.report.read()
@@ -188,8 +190,9 @@ class Simulation:
         record |= task.pool.metrics(self.pool_state, None if task.population.groups is None else task.population.groups.tolist())
         if self.round % task.recipe.evaluate_every == 0 or self.finished:
             record |= self.evaluate()
-        self._remember(gathering, changes)  # nothing that may fail comes after it: memory is changed in place
-        return record
+        with shielded():  # memory is changed in place: this is done whole, and with it the round
+            self._remember(gathering, changes)
+            self.last_record = record
 
     def _remember(self, gathering: Gathering, changes: Changes) -> None:
         for number, clients, rows in gathering.remembered:
