@@ -56,7 +56,7 @@ def test_a_file_reads_back_to_an_equal_value(recipe, tmp_path):
     ({"population": "iid(4) + hold_out(0.1) + hold_out(0.2)"}, "population: hold_out stands twice"),
     ({"population": "iid(4) + hold_uot(0.1)"}, "unknown combinator 'hold_uot'; did you mean 'hold_out'"),
     ({"population": "iid(4) + shards(4, 2)"}, "unknown combinator 'shards'"),
-    ({"population": "hold_out(0.1) + iid(4)"}, "unknown partition 'hold_out'"),
+    ({"population": "hold_out(0.1) + iid(4)"}, r"hold_out is a combinator; put it behind a scheme: iid\(clients=10\) \+ hold_out\(0.1\)"),
     ({"population": "iid(4) + 3"}, "combinator '3' cannot be read"),
     ({"population": "iid(4) +"}, "cannot be read"),
     ({"population": 3}, r"population must be a scheme such as iid\(clients=10\)"),

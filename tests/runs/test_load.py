@@ -80,7 +80,7 @@ def test_files_that_are_not_there_or_not_text(tmp_path):
     with pytest.raises(askew.AskewError, match="no recipe file"):
         load_recipe(tmp_path / "nothing.toml")
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")
-    for path in (tmp_path, tmp_path / "bytes.toml"):
-        with pytest.raises(askew.AskewError, match="cannot be read") as error:
+    for path, message in ((tmp_path, "is a folder; name a recipe"), (tmp_path / "bytes.toml", "is no recipe: it is not text in UTF-8")):
+        with pytest.raises(askew.AskewError, match=message) as error:
             load_recipe(path)
         assert "\n" not in str(error.value)

@@ -19,7 +19,6 @@ from askew.cli.common import (
     import_modules,
     out,
     print_json,
-    split_outside_brackets,
 )
 from askew.core import skew
 from askew.core.dataset import Dataset, Source
@@ -28,6 +27,7 @@ from askew.core.population import Population
 from askew.core.population_spec import PopulationSpec
 from askew.core.recipe import parse_value
 from askew.core.registry import Spec
+from askew.runs.load import split_outside_brackets
 
 app = typer.Typer()
 
