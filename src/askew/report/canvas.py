@@ -52,7 +52,7 @@ def save_figure(path: Path, draw: Callable[[Figure], None], size: tuple[float, f
         FigureCanvasAgg(figure)
         draw(figure)
         for text in figure.findobj(Text):
-            if "$" in text.get_text():  # of a name: our own pictures have no formulas but the ticks', which are not written yet
+            if "$" in text.get_text():  # of a name: the only formulas of ours are ticks, which are not written yet
                 text.set_parse_math(False)
         figure.savefig(path, dpi=dpi, metadata=_METADATA[path.suffix.lower()])
 
