@@ -24,8 +24,7 @@ REFUSED = {
     ("train_on_server", "rescale_to_mean_norm"): "put it before the piece that trains at the server",
     ("train_on_server", "evaluate_average"): "evaluate_average would judge the average without the server's training; use one of the two",
     ("evaluate_average", "train_on_server"): "evaluate_average would judge the average without the server's training; use one of the two",
-} | {pair: "are both optimisers, one right behind the other; keep one of them"
-     for pair in permutations(("momentum", "adam", "adagrad", "yogi"), 2)} | {("quantize", name): "quantize must come last" for name in SERVER if name not in ("quantize", "evaluate_average")}
+} | dict.fromkeys(permutations(("momentum", "adam", "adagrad", "yogi"), 2), "are both optimisers, one right behind the other; keep one of them") | {("quantize", name): "quantize must come last" for name in SERVER if name not in ("quantize", "evaluate_average")}
 PAIRS = list(permutations(SERVER, 2))
 CLIENT = {
     "add_proximal": ["add_proximal(mu=0.1)", "sgd(lr=0.1)"],

@@ -57,10 +57,11 @@ def check_fields(instance: Any, *but: str) -> None:
     """Likewise for a dataclass, in its `__post_init__`; fields `but` are left to it."""
     hints = hints_of(type(instance))
     for field in dataclasses.fields(instance):
-        if field.name not in but:
-            value, where = getattr(instance, field.name), f"{type(instance).__name__}: {field.name}"
-            if (plain := accepted(where, value, hints[field.name])) is not value:
-                object.__setattr__(instance, field.name, plain)
+        value, where = getattr(instance, field.name), f"{type(instance).__name__}: {field.name}"
+        if value is field.default or field.name in but:
+            continue
+        if (plain := accepted(where, value, hints.get(field.name, Any))) is not value:
+            object.__setattr__(instance, field.name, plain)
 
 
 def accepted(where: str, value: Any, hint: Any, tensors: bool = False) -> Any:
@@ -133,6 +134,8 @@ def fits(value: Any, hint: Any) -> bool:
         return isinstance(value, int | float) and not isinstance(value, bool) and value == value  # not NaN
     if hint is int:
         return isinstance(value, int) and not isinstance(value, bool)
+    if hint is np.ndarray:
+        return isinstance(value, np.ndarray) and value.ndim > 0
     return isinstance(value, hint) if isinstance(hint, type) else True
 
 
@@ -162,23 +165,31 @@ def _plain(value: Any, hint: Any) -> Any:
     wanted = options(hint)
     if Any in wanted or any(isinstance(option, type) and option not in (int, float, str, bool) and isinstance(value, option) for option in wanted):
         return value
+    if np.ndarray in wanted and isinstance(value, list | tuple | torch.Tensor):
+        try:
+            return np.asarray(value)
+        except (ValueError, TypeError, RuntimeError, OverflowError):  # rows of different lengths; a tensor on a GPU
+            return value
     if isinstance(value, np.generic | np.ndarray | torch.Tensor):
         try:
             value = value.tolist()
         except RuntimeError:  # a tensor within `vmap`
             return value
-    if isinstance(value, PurePath) and str in wanted:
+    if isinstance(value, PurePath | torch.device) and str in wanted:
         return str(value)
     if isinstance(value, str) and Path in wanted and str not in wanted:
         return Path(value)
     if isinstance(value, int | float | str) and type(value) not in (bool, int, float, str):
         return next(base for base in (int, float, str) if isinstance(value, base))(value)  # IntEnum and the like
-    if isinstance(value, list | tuple) and (inner := _items(wanted)) is not None:
+    if isinstance(value, list | tuple | range) and (inner := _items(wanted)) is not None:
         return [_plain(item, inner) for item in value]
+    if isinstance(value, Mapping) and (inner := _items(wanted, Mapping)) is not None:
+        return {key: _plain(item, inner) for key, item in value.items()}
     return value
 
 
-def _items(wanted: Sequence[Any]) -> Any:
-    """The type of a list's items, if a list is among the types."""
-    found = [option for option in wanted if typing.get_origin(option) in (list, tuple, Sequence, Iterable)]
-    return (typing.get_args(found[0]) or (Any,))[0] if found else None
+def _items(wanted: Sequence[Any], *of: Any) -> Any:
+    """The type of the items of a list (or of what a mapping maps to), if one is among the types."""
+    found = [option for option in wanted if typing.get_origin(option) in (of or (list, tuple, Sequence, Iterable))]
+    inner = [typing.get_args(option) or (Any,) for option in found]
+    return None if not inner else inner[0][-1] if of else inner[0][0]

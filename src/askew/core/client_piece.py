@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from askew.core.arguments import check_fields
 from askew.core.errors import AskewError
 from askew.core.tensors import ModelState, Params, Tree
 
@@ -136,6 +137,9 @@ class ClientPiece:
     payload: Callable[[Mapping[str, Tensor]], int] | None = None
     once: bool = False
     check: Callable[[Plan], None] = _no_objection
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @property
     def spec(self) -> Spec | None:

@@ -8,12 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from askew.core import skew
+from askew.core.arguments import check_fields, checked
+from askew.core.bounds import Bounds, Count
 from askew.core.errors import AskewError
+from askew.core.files import written
 
 
 @dataclass(frozen=True)
@@ -27,14 +30,17 @@ class Ownership:
     offsets: np.ndarray
 
     @classmethod
+    @checked
     def of(cls, parts: Sequence[np.ndarray | Sequence[int]]) -> Ownership:
         arrays = [np.asarray(part, dtype=np.int64) for part in parts]
         offsets = np.concatenate([[0], np.cumsum([len(a) for a in arrays])]).astype(np.int64)
         return cls(np.concatenate(arrays) if arrays else np.zeros(0, np.int64), offsets)
 
     @classmethod
-    def by_owner(cls, owner: np.ndarray, num_clients: int) -> Ownership:
+    @checked
+    def by_owner(cls, owner: np.ndarray, num_clients: Annotated[int, Bounds(0)]) -> Ownership:
         """From one owner an example; a negative owner means that nobody has it. Examples keep their order."""
+        owner = _whole("owner", owner)
         order = np.argsort(owner, kind="stable")
         order = order[np.searchsorted(owner[order], 0) :]
         counts = np.bincount(owner[order], minlength=num_clients)
@@ -53,15 +59,24 @@ class Ownership:
         """Examples of each client; computed once, so that looking up one of a million clients costs nothing."""
         return np.diff(self.offsets)
 
-    def counts(self, labels: np.ndarray, num_classes: int) -> np.ndarray:
+    @checked
+    def counts(self, labels: np.ndarray, num_classes: Count) -> np.ndarray:
         """Examples per client and class, shape (clients, classes)."""
+        labels = _whole("labels", labels)
+        self._check_inside("labels", labels)
         owner = np.repeat(np.arange(len(self), dtype=np.int64), self.sizes)
         flat = np.bincount(owner * num_classes + labels[self.indices], minlength=len(self) * num_classes)
         return flat.reshape(len(self), num_classes)
 
+    @checked
     def at(self, positions: np.ndarray) -> Ownership:
         """The same ownership with each index i replaced by positions[i] (from a subset back to the whole)."""
+        self._check_inside("positions", positions)
         return Ownership(positions[self.indices], self.offsets)
+
+    def _check_inside(self, what: str, array: np.ndarray) -> None:
+        if len(self.indices) and int(self.indices.max()) >= len(array):
+            raise AskewError(f"ownership: index {int(self.indices.max())} is outside the {len(array)} {what}")
 
 
 @dataclass(frozen=True)
@@ -92,6 +107,7 @@ class Population:
     class_totals: np.ndarray | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if len(self.train) == 0:
             raise AskewError("a population needs at least one client")
         empty = np.flatnonzero(self.train.sizes == 0)
@@ -100,9 +116,10 @@ class Population:
                              f"({len(empty)} of {len(self.train)} are empty); ask for fewer clients or less skew")
 
     @classmethod
-    def of(cls, train: Ownership, labels: np.ndarray, num_classes: int, **rest: Any) -> Population:
+    @checked
+    def of(cls, train: Ownership, labels: np.ndarray, num_classes: Count, **rest: Any) -> Population:
         """From the training indices and the labels they point to."""
-        totals = np.bincount(labels, minlength=num_classes)
+        totals = np.bincount(_whole("labels", labels), minlength=num_classes)
         return cls(train, train.counts(labels, num_classes), class_totals=totals, **rest)
 
     @property
@@ -148,6 +165,7 @@ class Population:
         """
         return self.num_clients == 1 and self.class_totals is not None and int(self.sizes[0]) == int(self.class_totals.sum())
 
+    @checked
     def accuracies(self, correct: np.ndarray, class_accuracy: np.ndarray) -> np.ndarray:
         """Each client's accuracy with one model.
 
@@ -164,11 +182,14 @@ class Population:
             [0.9, 0.7]
         """
         if self.test is None:
+            if class_accuracy.shape != (self.num_classes,):
+                raise AskewError(f"population: accuracies of {self.num_classes} classes are needed, not {class_accuracy.shape}")
             return self.counts / self.counts.sum(axis=1, keepdims=True) @ class_accuracy
         owner = np.repeat(np.arange(self.num_clients), self.test.sizes)
         sums = np.bincount(owner, weights=correct[self.test.indices], minlength=self.num_clients)
         return sums / np.maximum(self.test.sizes, 1)
 
+    @checked
     def at(self, positions: np.ndarray) -> Population:
         """Indices of a subset turned into indices of the whole training set."""
         validation = None if self.validation is None else self.validation.at(positions)
@@ -179,6 +200,7 @@ class Population:
         return {"scheme": self.scheme, "seed": self.seed, "clients": self.num_clients, "classes": self.num_classes,
                 "examples": int(self.sizes.sum()), "server_examples": len(self.server)}
 
+    @checked
     def save(self, path: str | Path) -> None:
         """Write one small file (numpy's compressed archive)."""
         arrays: dict[str, np.ndarray] = {"counts": self.counts, "server": self.server}
@@ -190,10 +212,11 @@ class Population:
             if getattr(self, name) is not None:
                 arrays[name] = getattr(self, name)
         about = json.dumps({"format": "askew population 1", "scheme": self.scheme, "seed": self.seed})
-        with Path(path).open("wb") as file:
+        with written(path) as aside, aside.open("wb") as file:
             np.savez_compressed(file, about=np.array(about), **{k: _narrow(v) for k, v in arrays.items()})  # type: ignore[arg-type]
 
     @classmethod
+    @checked
     def load(cls, path: str | Path) -> Population:
         """Read what `save` wrote."""
         try:
@@ -210,6 +233,13 @@ class Population:
             raise AskewError(f"no population file {str(path)!r}; write one with 'askew partition --save'") from None
         except (OSError, KeyError, ValueError, TypeError, zipfile.BadZipFile) as error:  # TypeError: a single .npy array
             raise AskewError(f"{str(path)!r} is not a population file ({error}); write one with 'askew partition --save'") from None
+
+
+def _whole(what: str, array: np.ndarray) -> np.ndarray:
+    """A vector of whole numbers."""
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise AskewError(f"{what} must be a vector of whole numbers, not {array.dtype} of shape {array.shape}")
+    return array.astype(np.int64, copy=False)
 
 
 def _narrow(array: np.ndarray) -> np.ndarray:

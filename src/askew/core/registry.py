@@ -30,6 +30,7 @@ KINDS = ("data", "partition", "combinator", "preprocess", "model", "client", "se
 # Arguments that the program supplies, never the recipe: what a partition divides, what a network must fit.
 INJECTED = ("source", "seed", "input_shape", "num_classes", "data", "data_dir", "base")
 _PIECES: dict[str, dict[str, Callable[..., Any]]] = {kind: {} for kind in KINDS}
+BATCHED = frozenset({"client", "server", "schedule"})  # kinds whose numbers may be tensors: configurations that train together
 LONGEST = 100_000  # characters of a call: a list of some ten thousand numbers
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -67,7 +68,7 @@ def piece(*kinds: str) -> Callable[[F], F]:
     def register(function: F) -> F:
         if not inspect.isfunction(function):
             raise AskewError(f"piece: {shown(function)} is no function; put @piece('client') above a function's definition")
-        signature = inspect.signature(function)
+        signature, tensors = inspect.signature(function), BATCHED.issuperset(kinds)
 
         @functools.wraps(function)
         def make(*args: Any, **kwargs: Any) -> Any:
@@ -75,7 +76,7 @@ def piece(*kinds: str) -> Callable[[F], F]:
                 bound = signature.bind(*args, **kwargs)
             except TypeError as error:
                 raise AskewError(f"{function.__name__}: {error}; it is {function.__name__}{_shown(function)}") from None
-            given = _read(function, bound.arguments)
+            given = _read(function, bound.arguments, tensors)
             for key, value in given.items():
                 if not isinstance(value, Spec):
                     bound.arguments[key] = value
@@ -151,7 +152,7 @@ def parse(kind: str, text: str | Spec) -> Spec:
     first = dict(zip(own, positional, strict=False))
     if twice := [key for key in named if key in first]:
         raise AskewError(f"{kind} {shown(text)} gives {twice[0]!r} twice, by its place and by its name; keep one of them")
-    args = _read(function, {**first, **named})
+    args = _read(function, {**first, **named}, kind in BATCHED)
     missing = [key for key, value in own.items() if value.default is value.empty and key not in args
                and value.kind not in (value.VAR_KEYWORD, value.VAR_POSITIONAL)]
     if missing:
@@ -334,12 +335,12 @@ def _value(node: ast.expr) -> Any:
     return ast.literal_eval(node)
 
 
-def _read(function: Callable[..., Any], args: Mapping[str, Any]) -> dict[str, Any]:
+def _read(function: Callable[..., Any], args: Mapping[str, Any], tensors: bool) -> dict[str, Any]:
     """The arguments, checked: plain values, and those that are pieces (made ones, Specs, calls as text) as Specs."""
-    return {key: _read_argument(function, key, value) for key, value in args.items()}
+    return {key: _read_argument(function, key, value, tensors) for key, value in args.items()}
 
 
-def _read_argument(function: Callable[..., Any], key: str, value: Any) -> Any:
+def _read_argument(function: Callable[..., Any], key: str, value: Any, tensors: bool) -> Any:
     kind, hint = _inner_kind(function, key), hints_of(function).get(key, Any)
     if kind is not None:
         if dataclass_with_spec(value) and value.spec is not None:
@@ -348,7 +349,7 @@ def _read_argument(function: Callable[..., Any], key: str, value: Any) -> Any:
             return parse(kind, value)
     if isinstance(value, _Call | Spec):
         raise AskewError(f"{function.__name__}: {key} must be {hint_name(hint)}, not {shortened(str(value), 80)}")
-    return accepted(f"{function.__name__}: {key}", value, hint, tensors=True)
+    return accepted(f"{function.__name__}: {key}", value, hint, tensors)
 
 
 def _inner_kind(function: Callable[..., Any], key: str) -> str | None:

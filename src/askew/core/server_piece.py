@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from askew.core.arguments import check_fields
 from askew.core.client_piece import Plan, check_once
 from askew.core.errors import AskewError
 from askew.core.statistic import Senders, Statistic
@@ -100,6 +101,9 @@ class ServerPiece:
     optimises: bool = False
     once: bool = False
     check: Callable[[Plan], None] = _no_objection
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @property
     def spec(self) -> Spec | None:

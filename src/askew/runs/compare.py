@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from askew.core import registry
+from askew.core.arguments import checked
 from askew.core.dataset import Dataset
 from askew.core.errors import AskewError
 from askew.core.objective import objective_of
@@ -30,6 +31,7 @@ from askew.runs.run_folder import RunFolder, describe_environment
 TABLE = "table.json"
 
 
+@checked
 def compare(recipes: Mapping[str, Recipe], seeds: Sequence[int], *, target: float | None = None, engine: str = "auto",
             device: str = "cpu", data_dir: str | None = None, out: str | Path | None = None, go_on: bool = False,
             on_round: Callable[[Record, Recipe], None] | None = None) -> Comparison:

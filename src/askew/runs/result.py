@@ -8,6 +8,7 @@ from pathlib import Path
 
 from torch import Tensor
 
+from askew.core.arguments import checked
 from askew.core.objective import Objective, objective_of
 from askew.core.recipe import Recipe
 from askew.rounds.simulation import Record, Simulation
@@ -67,10 +68,12 @@ class Result:
         best = max if self.objective.higher_is_better else min
         return best(self.evaluations, key=lambda record: record[self.headline])
 
+    @checked
     def rounds_to(self, target: float) -> int | None:
         """The first round whose headline was as good as that."""
         return next((record["round"] for record in self.evaluations if self.objective.reached(record[self.headline], target)), None)
 
+    @checked
     def total(self, name: str) -> float:
         """The sum of a number over all rounds, such as `bytes_up`."""
         return sum(record.get(name, 0) for record in self.records)

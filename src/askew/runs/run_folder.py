@@ -47,9 +47,9 @@ class RunFolder:
     @classmethod
     def create(cls, path: Path, recipe: Recipe, environment: Mapping[str, Any], overwrite: bool = False) -> RunFolder:
         cls.check_free(path, overwrite)
-        if path.exists():
+        if path.exists() and any(path.iterdir()):
             shutil.rmtree(path)
-        path.mkdir(parents=True)
+        path.mkdir(parents=True, exist_ok=True)
         (path / RECIPE).write_text(recipe.to_toml(), encoding="utf-8")
         _write_json(path / ENVIRONMENT, environment)
         (path / METRICS).touch()

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from askew.core import registry
+from askew.core.arguments import checked
 from askew.core.client_piece import ClientPiece, OnGradient, Optimiser
 from askew.core.dataset import Dataset
 from askew.core.errors import AskewError, first_line
@@ -30,6 +31,7 @@ SMALL = Recipe(population="power_law(clients=6, exponent=1.0, min_examples=20)",
                model="mlp(hidden=[16])")
 
 
+@checked
 def check_piece(piece: ClientPiece | ServerPiece | str, beside: Sequence[ClientPiece | ServerPiece | str] = (), *,
                 recipe: Recipe | None = None, data: Dataset | None = None, model: nn.Module | None = None,
                 device: str = "cpu", tolerance: float = 1e-3, compiled: bool | None = None) -> None:
