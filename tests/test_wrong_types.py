@@ -77,9 +77,9 @@ SAMPLES: dict[str, Any] = {
     "names": ["a"], "multiplier": 0.1, "theta": 1.0, "start": 0.1, "to": 0.1, "at": [1], "factor": 0.5, "round": 0, "params": {}, "key": torch.tensor(0),
     "cohort": None, "steps": torch.ones(2), "scores": torch.ones(2), "Senders.clients": [0, 1], "Senders.losses": torch.ones(2),
 }
-# What is given besides, so that a call that works is short; and what takes half a minute where it works.
+# What is given besides, so that a call that works is short; and what takes long where it works: seconds, or half a minute.
 BESIDES = {"testing.check_piece": {"recipe": TINY, "compiled": False}}
-SLOW = {("testing.check_piece", "compiled")}
+SLOW, SLOWEST = {"testing.check_piece"}, {("testing.check_piece", "compiled")}
 SELF: dict[str, Any] = {"Dataset": DATA, "Examples": DATA.train, "Ownership": POPULATION.train, "Population": POPULATION, "Recipe": TINY,
                         "Objective": askew.Objective(lambda output, target: output),
                         "Result": askew.Result(TINY, [{"round": 1, "accuracy": 0.5, "loss": 1.0}], {}, 1.0)}
@@ -149,11 +149,11 @@ def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("ASKEW_DATA", str(tmp_path))
 
 
-@pytest.mark.parametrize("label", CALLABLES)
+@pytest.mark.parametrize("label", [pytest.param(label, marks=pytest.mark.slow if label in SLOW else ()) for label in CALLABLES])
 def test_anything_for_any_argument_works_or_gets_one_line(label: str) -> None:
     base = {name: sample(label, name) for name, p in arguments(label).items() if p.default is p.empty} | BESIDES.get(label, {})
     wrong = []
-    for name in [name for name in arguments(label) if (label, name) not in SLOW]:
+    for name in [name for name in arguments(label) if (label, name) not in SLOWEST]:
         for value in WRONG:
             with warnings.catch_warnings(record=True):
                 if (said := attempt(label, {**base, name: value})) is not None:

@@ -1,6 +1,6 @@
 """Mutated calls and recipes: each can be built, or is refused in one line.
 
-Hundreds of each; `ASKEW_LONG=1` takes 10,000. A case that fails says how to get it back: `ASKEW_CASE=17 pytest tests/fuzz/test_expressions.py`.
+Some thousand of each; `ASKEW_LONG=1` takes 10,000. A case that fails says how to get it back: `ASKEW_CASE=17 pytest tests/fuzz/test_expressions.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from conform.pieces import CALLS
+from conform.pieces import PIECES
 
 import askew
 from askew.core import registry
@@ -20,11 +20,11 @@ from askew.core.population_spec import PopulationSpec
 from askew.core.recipe import parse_value
 from askew.runs.load import load_recipe
 
-CASES = 10_000 if os.environ.get("ASKEW_LONG") else 500
+CASES = 10_000 if os.environ.get("ASKEW_LONG") else 2000
 SLOWEST = 2.0  # seconds that one case may take
 BUILT = ("client", "server", "schedule", "objective", "pool", "start", "probe", "combinator")  # without data to read or to divide
-CALLS_OF = [(kind, call) for kind, names in CALLS.items() for calls in names.values() for call in calls]
-RECIPES = [registry.build("method", call).to_toml() for _, calls in sorted(CALLS["method"].items()) for call in calls]
+CALLS_OF = [(kind, call) for kind, names in PIECES.items() for calls in names.values() for call in calls]
+RECIPES = [registry.build("method", call).to_toml() for _, calls in sorted(PIECES["method"].items()) for call in calls]
 # What stands in the place of something else: all kinds of values of Python and of TOML, and what breaks parsers.
 VALUES = ["", "0", "-1", "1e999", "-inf", "nan", "inf", "1" * 5000, "0x10", "1_000", "True", "none", "None", "'x'", '"', "''", "[]", "[[]]", "{}",
           "{[1]: 2}", "{1, 2}", "(1,)", "1j", "...", "b'x'", "f'{x}'", "lambda: 1", "x if y else z", "a.b", "a[0]", "*a", "**a", "not 1", "1 + 1", ":f",

@@ -14,6 +14,7 @@ import functools
 import importlib
 import inspect
 import math
+import re
 import typing
 import warnings
 from collections.abc import Callable, Mapping
@@ -31,6 +32,7 @@ KINDS = ("data", "partition", "combinator", "preprocess", "model", "client", "se
 INJECTED = ("source", "seed", "input_shape", "num_classes", "data", "data_dir", "base")
 _PIECES: dict[str, dict[str, Callable[..., Any]]] = {kind: {} for kind in KINDS}
 BATCHED = frozenset({"client", "server", "schedule"})  # kinds whose numbers may be tensors: configurations that train together
+_WARNED_OF = re.compile(r"\\|[\d.](?!e[-+\d])[^\W\d]")  # Python warns of 'C:\data' and 1x; we read or refuse them
 LONGEST = 100_000  # characters of a call: a list of some ten thousand numbers
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -308,8 +310,7 @@ def read_call(kind: str, text: str) -> tuple[str, list[Any], dict[str, Any]]:
 
 def expression(text: str) -> ast.expr | None:
     """Text as Python's grammar reads it; None where it cannot."""
-    # A backslash that begins no escape ('C:\data') means itself; Python would warn of it.
-    with warnings.catch_warnings(action="ignore") if "\\" in text else contextlib.nullcontext():
+    with warnings.catch_warnings(action="ignore") if _WARNED_OF.search(text) else contextlib.nullcontext():
         try:
             return ast.parse(text.strip(), mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):  # null bytes, 5,000 digits, 1,000 brackets
@@ -327,7 +328,7 @@ def _value(node: ast.expr) -> Any:
     if isinstance(node, ast.Name) and node.id in words:
         return words[node.id]
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Name):
-        return -{"inf": math.inf}[node.operand.id]
+        return ast.literal_eval("-1e999" if node.operand.id == "inf" else node)
     if isinstance(node, ast.Call):
         return _Call(ast.unparse(node))
     if isinstance(node, ast.List | ast.Tuple) and not any(isinstance(item, ast.Call) for item in node.elts):

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from askew.core import registry
+from askew.core.arguments import checked
 from askew.core.errors import AskewError, shown
 from askew.core.recipe import Recipe, parse_value, read_file
 
 
+@checked
 def load_recipe(file: Path | None = None, settings: Sequence[str] = (), method: str | Sequence[str] | None = None,
                 defaults: Mapping[str, Any] | None = None) -> Recipe:
     """A recipe from a file, then a method, then single settings.

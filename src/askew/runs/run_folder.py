@@ -206,8 +206,9 @@ class RunFolder:
 
 
 def default_folder(name: str) -> Path:
-    """runs/DATE-TIME-NAME, with a number behind it if that exists."""
-    stem = f"{datetime.now():%Y%m%d-%H%M%S}-{name}"
+    """runs/DATE-TIME-NAME, with a number behind it if that exists; of the name what a folder's may hold."""
+    plain = re.sub(r"[^\w.=+]+", "-", name)[:60].strip("-")
+    stem = f"{datetime.now():%Y%m%d-%H%M%S}-{plain}"
     return next(path for n in itertools.count(1) if not (path := Path("runs") / (stem if n == 1 else f"{stem}-{n}")).exists())
 
 
