@@ -59,28 +59,39 @@ class Rows(list):
 ROWS = Rows([{"image": [0.0], "label": 0}, {"image": [1.0], "label": 1}])
 # A value for each parameter that has no default, by name or by `callable.name`. A new one needs a line here.
 SAMPLES: dict[str, Any] = {
-    "recipe": TINY, "recipes": [TINY], "compare.recipes": {"a": TINY}, "seeds": [0], "base": TINY, "axes": {"seed": [0, 1]},
-    "source": SOURCE, "population": POPULATION, "draw.population": "iid(clients=2)", "spec": PopulationSpec.of("iid(clients=2)"),
-    "load.spec": "digits", "accuracy_on_devices_of.population": "iid(clients=2)", "data": DATA, "input_shape": (1, 32, 32),
-    "hello_edge_cnn.input_shape": (1, 50, 10), "mcmahan_mnist_cnn.input_shape": (1, 28, 28), "fednnnn_mnist_cnn.input_shape": (1, 28, 28),
-    "mcmahan_cifar_cnn.input_shape": (3, 24, 24), "num_classes": 2, "counts": COUNTS, "sizes": np.array([3, 3]), "reference": np.array([0.5, 0.5]),
-    "emd.reference": np.array([0.5, 0.5]), "clients": 2, "alpha": 1.0, "partition.emd.emd": 0.5, "fraction": 0.5, "shards_per_client": 1,
-    "classes": 1, "Dataset.classes": ("a", "b"), "examples": DATA.train, "device": "cpu", "train": DATA.train, "test": DATA.test,
-    "from_tensors.train": (X, Y), "from_tensors.test": (X, Y), "from_torch_dataset.train": EXAMPLES, "from_torch_dataset.test": EXAMPLES,
-    "from_huggingface.train": ROWS, "from_huggingface.test": ROWS, "Population.train": POPULATION.train, "Population.of.train": POPULATION.train,
-    "name": "x", "x": X, "y": Y, "indices": np.arange(2), "offsets": np.array([0, 1, 2]), "parts": [[0], [1]], "owner": np.array([0, 1]),
-    "num_clients": 2, "labels": np.arange(8) % 2, "positions": np.arange(8), "correct": np.ones(8), "class_accuracy": np.ones(2),
-    "path": "missing", "save.path": "kept.npz", "label": "x", "address": "seed", "value": 1, "values": {"seed": 1}, "text": "seed = 1",
-    "target": 0.5, "score": 0.5, "losses": lambda output, target: (output - target).square(), "update": lambda u, state, ctx: (u, state),
-    "records": [{"round": 1, "accuracy": 0.5, "loss": 1.0}], "model": {}, "seconds": 1.0, "message": "x", "piece": "scale(lr=0.5)",
-    "noise": 1.0, "rounds": 3, "delta": 1e-5, "mu": 0.1, "length": 1.0, "radius": 1.0, "std": 0.1,
-    "names": ["a"], "multiplier": 0.1, "theta": 1.0, "start": 0.1, "to": 0.1, "at": [1], "factor": 0.5, "round": 0, "params": {}, "key": torch.tensor(0),
-    "cohort": None, "steps": torch.ones(2), "scores": torch.ones(2), "Senders.clients": [0, 1], "Senders.losses": torch.ones(2),
+    "recipe": TINY, "recipes": [TINY], "compare.recipes": {"a": TINY}, "base": TINY, "seeds": [0],
+    "axes": {"seed": [0, 1]}, "address": "seed", "value": 1, "values": {"seed": 1}, "text": "seed = 1",
+    # data
+    "data": DATA, "load.spec": "digits", "examples": DATA.train, "train": DATA.train, "test": DATA.test, "x": X, "y": Y,
+    "from_tensors.train": (X, Y), "from_tensors.test": (X, Y), "from_torch_dataset.train": EXAMPLES,
+    "from_torch_dataset.test": EXAMPLES, "from_huggingface.train": ROWS, "from_huggingface.test": ROWS,
+    "name": "x", "label": "x", "path": "missing", "save.path": "kept.npz", "device": "cpu",
+    # federations
+    "source": SOURCE, "population": POPULATION, "draw.population": "iid(clients=2)", "clients": 2, "alpha": 1.0,
+    "spec": PopulationSpec.of("iid(clients=2)"), "accuracy_on_devices_of.population": "iid(clients=2)",
+    "partition.emd.emd": 0.5, "fraction": 0.5, "shards_per_client": 1, "classes": 1, "Dataset.classes": ("a", "b"),
+    "Population.train": POPULATION.train, "Population.of.train": POPULATION.train, "parts": [[0], [1]],
+    "indices": np.arange(2), "offsets": np.array([0, 1, 2]), "owner": np.array([0, 1]), "num_clients": 2,
+    "labels": np.arange(8) % 2, "positions": np.arange(8), "correct": np.ones(8), "class_accuracy": np.ones(2),
+    "counts": COUNTS, "sizes": np.array([3, 3]), "reference": np.array([0.5, 0.5]),
+    # networks
+    "num_classes": 2, "input_shape": (1, 32, 32), "hello_edge_cnn.input_shape": (1, 50, 10),
+    "mcmahan_mnist_cnn.input_shape": (1, 28, 28), "fednnnn_mnist_cnn.input_shape": (1, 28, 28),
+    "mcmahan_cifar_cnn.input_shape": (3, 24, 24),
+    # pieces
+    "piece": "scale(lr=0.5)", "mu": 0.1, "length": 1.0, "radius": 1.0, "std": 0.1, "names": ["a"], "multiplier": 0.1,
+    "theta": 1.0, "start": 0.1, "to": 0.1, "at": [1], "factor": 0.5, "rounds": 3, "noise": 1.0, "delta": 1e-5,
+    "losses": lambda output, target: (output - target).square(), "update": lambda u, state, ctx: (u, state),
+    # what engines make
+    "target": 0.5, "score": 0.5, "records": [{"round": 1, "accuracy": 0.5, "loss": 1.0}], "model": {}, "seconds": 1.0,
+    "message": "x", "round": 0, "params": {}, "key": torch.tensor(0), "cohort": None, "steps": torch.ones(2),
+    "scores": torch.ones(2), "Senders.clients": [0, 1], "Senders.losses": torch.ones(2),
 }
-# What is given besides, so that a call that works is short; and what takes long where it works: seconds, or half a minute.
+# What is given besides, so that a call that works is short; what takes seconds where it works; what half a minute.
 BESIDES = {"testing.check_piece": {"recipe": TINY, "compiled": False}}
 SLOW, SLOWEST = {"testing.check_piece"}, {("testing.check_piece", "compiled")}
-SELF: dict[str, Any] = {"Dataset": DATA, "Examples": DATA.train, "Ownership": POPULATION.train, "Population": POPULATION, "Recipe": TINY,
+SELF: dict[str, Any] = {"Dataset": DATA, "Examples": DATA.train, "Ownership": POPULATION.train,
+                        "Population": POPULATION, "Recipe": TINY,
                         "Objective": askew.Objective(lambda output, target: output),
                         "Result": askew.Result(TINY, [{"round": 1, "accuracy": 0.5, "loss": 1.0}], {}, 1.0)}
 
@@ -149,10 +160,11 @@ def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("ASKEW_DATA", str(tmp_path))
 
 
-@pytest.mark.parametrize("label", [pytest.param(label, marks=pytest.mark.slow if label in SLOW else ()) for label in CALLABLES])
+@pytest.mark.parametrize("label", [pytest.param(label, marks=[pytest.mark.slow] * (label in SLOW))
+                                   for label in CALLABLES])
 def test_anything_for_any_argument_works_or_gets_one_line(label: str) -> None:
-    base = {name: sample(label, name) for name, p in arguments(label).items() if p.default is p.empty} | BESIDES.get(label, {})
-    wrong = []
+    base = {name: sample(label, name) for name, p in arguments(label).items() if p.default is p.empty}
+    base, wrong = base | BESIDES.get(label, {}), []
     for name in [name for name in arguments(label) if (label, name) not in SLOWEST]:
         for value in WRONG:
             with warnings.catch_warnings(record=True):
@@ -167,14 +179,17 @@ WELCOME = {
     "fractions of numpy": ({"fraction": np.float32(0.5)}, {"fraction": 0.5}),
     "a rate of numpy": ({"step": sgd(lr=np.float64(0.25))}, {"step": "sgd(lr=0.25)"}),
     "a rate of torch": ({"step": sgd(lr=torch.tensor(0.25))}, {"step": "sgd(lr=0.25)"}),
-    "rates inside rates": ({"step": sgd(lr=decay(torch.tensor(0.25), np.float32(0.5)))}, {"step": "sgd(lr=decay(0.25, 0.5))"}),
-    "an array of rounds": ({"step": sgd(lr=drops(0.1, at=np.array([2, 3])))}, {"step": "sgd(lr=drops(0.1, at=[2, 3]))"}),
+    "rates inside rates": ({"step": sgd(lr=decay(torch.tensor(0.25), np.float32(0.5)))},
+                           {"step": "sgd(lr=decay(0.25, 0.5))"}),
+    "an array of rounds": ({"step": sgd(lr=drops(0.1, at=np.array([2, 3])))},
+                           {"step": "sgd(lr=drops(0.1, at=[2, 3]))"}),
     "a tuple, a range": ({"model": Spec("mlp", {"hidden": (4, 2)}), "step": sgd(lr=drops(0.1, at=range(2)))},
                          {"model": "mlp(hidden=[4, 2])", "step": "sgd(lr=drops(0.1, at=[0, 1]))"}),
     "milestones": ({"pool": clone_and_delete(np.array([1, 2]))}, {"pool": "clone_and_delete(milestones=[1, 2])"}),
     "a path": ({"start": pretrained(Path("a") / "b")}, {"start": "pretrained(path='a/b')"}),
     "words of numpy": ({"judge": np.str_("global"), "server": np.array(["mean()"])}, {"judge": "global"}),
-    "truth of numpy": ({"step": sgd(0.1, momentum=0.5, nesterov=np.bool_(True))}, {"step": "sgd(0.1, momentum=0.5, nesterov=True)"}),
+    "truth of numpy": ({"step": sgd(0.1, momentum=0.5, nesterov=np.bool_(True))},
+                       {"step": "sgd(0.1, momentum=0.5, nesterov=True)"}),
 }
 
 
@@ -188,19 +203,23 @@ def test_numbers_of_numpy_and_torch_and_paths_are_welcome(given: dict[str, Any],
 
 
 def test_a_grid_of_numpy_numbers_is_that_of_plain_ones() -> None:
-    assert grid(TINY, {"sgd.lr": np.array([0.1, 0.2]), "seed": np.arange(2)}) == grid(TINY, {"sgd.lr": [0.1, 0.2], "seed": [0, 1]})
+    of_arrays = grid(TINY, {"sgd.lr": np.array([0.1, 0.2]), "seed": np.arange(2)})
+    assert of_arrays == grid(TINY, {"sgd.lr": [0.1, 0.2], "seed": [0, 1]})
 
 
 @pytest.mark.parametrize(("changes", "message"), [
     ({"batch_size": 10**18}, "batch_size must be at most 1,000,000,000"),
     ({"rounds": 10**30}, "rounds must be at most 1,000,000,000"),
     ({"seed": 2**64}, "seed must be a number of 64 bits"),
-    ({"epochs": 10**9}, "epochs: 1,000,000,000 over 719 examples make a client's round of 719,000,000,000 examples; take fewer"),
+    ({"epochs": 10**9}, "epochs: 1,000,000,000 over 719 examples make a client's round of 719,000,000,000 examples; "
+     "take fewer"),
     ({"population": f"iid(clients={10**12})"}, "iid: clients=1000000000000 but there are only 1437 examples"),
     ({"population": "power_law(clients=10, exponent=1e300)"}, "the smallest of 10 clients would have nothing"),
-    ({"model": f"mlp(hidden=[{10**10}])"}, r"mlp\(hidden=\[10000000000\]\) would have 3,000.0 GB of weights, and this machine can spare"),
+    ({"model": f"mlp(hidden=[{10**10}])"}, r"mlp\(hidden=\[10000000000\]\) would have 3,000.0 GB of weights, and this "
+     r"machine can spare"),
     ({"model": f"mlp(hidden=[{10**18}])"}, "model: .* cannot be built: "),
-    ({"preprocess": "random_crop(padding=1000000000)"}, "random_crop: padding=1000000000 is more than the images of 8 x 8"),
+    ({"preprocess": "random_crop(padding=1000000000)"}, "random_crop: padding=1000000000 is more than the images of 8 "
+     "x 8"),
     ({"step": "sgd(lr=drops(0.1, at=[0, 0], factor=1e300))"}, r"drops: factor must be in \[0, 1\], got 1e\+300"),
 ])
 def test_huge_numbers_are_refused_before_any_memory_is_taken(changes: dict[str, Any], message: str) -> None:

@@ -1,6 +1,7 @@
 """Mutated calls and recipes: each can be built, or is refused in one line.
 
-Some thousand of each; `ASKEW_LONG=1` takes 10,000. A case that fails says how to get it back: `ASKEW_CASE=17 pytest tests/fuzz/test_expressions.py`.
+A thousand of each; `ASKEW_LONG=1` takes 10,000. A case that fails says how to get it back:
+`ASKEW_CASE=17 pytest tests/fuzz/test_expressions.py`.
 """
 
 from __future__ import annotations
@@ -20,17 +21,19 @@ from askew.core.population_spec import PopulationSpec
 from askew.core.recipe import parse_value
 from askew.runs.load import load_recipe
 
-CASES = 10_000 if os.environ.get("ASKEW_LONG") else 2000
+CASES = 10_000 if os.environ.get("ASKEW_LONG") else 1000
 SLOWEST = 2.0  # seconds that one case may take
-BUILT = ("client", "server", "schedule", "objective", "pool", "start", "probe", "combinator")  # without data to read or to divide
+BUILT = ("client", "server", "schedule", "objective", "pool", "start", "probe", "combinator")  # they need no data
 CALLS_OF = [(kind, call) for kind, names in PIECES.items() for calls in names.values() for call in calls]
 RECIPES = [registry.build("method", call).to_toml() for _, calls in sorted(PIECES["method"].items()) for call in calls]
 # What stands in the place of something else: all kinds of values of Python and of TOML, and what breaks parsers.
-VALUES = ["", "0", "-1", "1e999", "-inf", "nan", "inf", "1" * 5000, "0x10", "1_000", "True", "none", "None", "'x'", '"', "''", "[]", "[[]]", "{}",
-          "{[1]: 2}", "{1, 2}", "(1,)", "1j", "...", "b'x'", "f'{x}'", "lambda: 1", "x if y else z", "a.b", "a[0]", "*a", "**a", "not 1", "1 + 1", ":f",
-          "builtins:int", "decay(0.1, 0.5)", "decay(decay(1, 1), 1)", "iid(clients=10)", "1979-05-27", "07:32:00", "{a = 1}", "[1, [2, ['x']]]",
-          "-" * 3000 + "1", "[" * 300, "(" * 3000, "[" * 3000 + "]" * 3000, "\0", "\ud800", "\udcff", "\u202e", "\n", "\r\n", "\x1b[2J", "[/x]", "#",
-          "é" * 3, "x" * 200_000, "10**9", str(10**18), str(10**30), "{task}", "%s", "$(id)", "../../x"]
+VALUES = ["", "0", "-1", "1e999", "-inf", "nan", "inf", "1" * 5000, "0x10", "1_000", "True", "none", "None", "'x'",
+          '"', "''", "[]", "[[]]", "{}", "{[1]: 2}", "{1, 2}", "(1,)", "1j", "...", "b'x'", "f'{x}'", "lambda: 1",
+          "x if y else z", "a.b", "a[0]", "*a", "**a", "not 1", "1 + 1", ":f", "builtins:int", "decay(0.1, 0.5)",
+          "decay(decay(1, 1), 1)", "iid(clients=10)", "1979-05-27", "07:32:00", "{a = 1}", "[1, [2, ['x']]]",
+          "-" * 3000 + "1", "[" * 300, "(" * 3000, "[" * 3000 + "]" * 3000, "\0", "\ud800", "\udcff", "\u202e", "\n",
+          "\r\n", "\x1b[2J", "[/x]", "#", "é" * 3, "x" * 200_000, "10**9", str(10**18), str(10**30), "{task}", "%s",
+          "$(id)", "../../x"]
 SEPARATORS = "()[]{},=+-.:'\"#\n \\"
 
 
@@ -39,14 +42,10 @@ def mutated(text: str, draw: random.Random) -> str:
     for _ in range(draw.randint(1, 3)):
         at, end = sorted(draw.randint(0, len(text)) for _ in range(2))
         word = draw.choice(VALUES)
-        text = draw.choice([
-            lambda: text[:at] + word + text[at:],
-            lambda: text[:at] + word + text[min(end, at + 12):],
-            lambda: text[:at] + text[min(end, at + 12):],
-            lambda: text[:at] + draw.choice(SEPARATORS) + text[at:],
-            lambda: text[:end] + text[at:end] + text[end:],
-            lambda: replaced_value(text, word, draw),
-        ])()
+        rest = text[min(end, at + 12):]
+        text = draw.choice([text[:at] + word + text[at:], text[:at] + word + rest, text[:at] + rest,
+                            text[:at] + draw.choice(SEPARATORS) + text[at:], text[:end] + text[at:],
+                            replaced_value(text, word, draw)])
     return text
 
 
@@ -97,7 +96,8 @@ def failures(what: str, attempt: Callable[[random.Random], tuple[str, Callable[[
             built += 1
             said = ""
         except AskewError as error:
-            said = "" if str(error) and "\n" not in str(error) and len(str(error)) <= 2000 else f"a message of another form: {error}"
+            fine = str(error) and "\n" not in str(error) and len(str(error)) <= 2000
+            said = "" if fine else f"a message of another form: {error}"
         except Exception as error:
             said = f"{type(error).__name__}: {error}"
         if not said and (took := time.process_time() - began) > SLOWEST:
@@ -130,7 +130,8 @@ def test_recipes_of_all_methods(tmp_path: pytest.TempPathFactory) -> None:
 
 def test_values_as_settings() -> None:
     """Every value for every field, and for an argument, as `--set` would have it."""
-    fields = [*askew.Recipe.__dataclass_fields__, "method", "sgd.lr", "client.sgd.lr", "population.clients", "", ".", "a.b.c.d", "shards."]
+    fields = [*askew.Recipe.__dataclass_fields__, "method", "sgd.lr", "client.sgd.lr", "population.clients", "", ".",
+              "a.b.c.d", "shards."]
 
     def attempt(draw: random.Random) -> tuple[str, Callable[[], None]]:
         setting = f"{draw.choice(fields)}={draw.choice(VALUES)}"

@@ -69,8 +69,8 @@ def main() -> None:
     except (MemoryError, RuntimeError) as error:  # torch's own is a RuntimeError
         if not isinstance(error, MemoryError) and not re.search("out of memory|allocate memory", str(error)):
             raise
-        sys.stderr.write(f"askew: the memory is full ({first_line(error)}); take a smaller network, smaller batches or fewer "
-                         "clients at once\n")
+        sys.stderr.write(f"askew: the memory is full ({first_line(error)}); take a smaller network, smaller batches or "
+                         "fewer clients at once\n")
         sys.exit(AskewError.exit_code)
 
 

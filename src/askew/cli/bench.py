@@ -68,8 +68,8 @@ def bench(
         table.add_row(str(row["engine"]), "" if row["ms"] is None else f"{row['ms']:.1f}",
                       "" if rate is None else f"{rate:,}", share, str(row["note"]), style=style)
     out.print(table)
-    out.print(Text.assemble(f"{clients} clients, {examples} examples; --engine auto takes ", (chosen, "bold"), ", by rule; "
-                            "if another is faster here, name it with --engine"))
+    out.print(Text.assemble(f"{clients} clients, {examples} examples; --engine auto takes ", (chosen, "bold"),
+                            ", by rule; if another is faster here, name it with --engine"))
 
 
 def _centralised(task: Task, examples: int, clients: int, repeats: int) -> float:

@@ -15,7 +15,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 @app.command()
 def cite(
     method: Annotated[str, typer.Argument(
-        metavar="METHOD", help="A method (fedavgm, 'fedprox(mu=0.1)', fedprox+fedavgm) or a paper's key (zhao2018, ...).")],
+        metavar="METHOD", help="A method (fedavgm, 'fedprox(mu=0.1)', fedprox+fedavgm), or a paper's key (zhao2018).")],
     as_json: AsJson = False,
 ) -> None:
     """Print the BibTeX of the papers that a method comes from."""

@@ -23,7 +23,7 @@ Settings = Annotated[list[str] | None, typer.Option(
     "--set", metavar="KEY=VALUE", help="A field of the recipe (rounds=20) or an argument of one of its pieces (sgd.lr=0.05).")]
 
 Methods = Annotated[list[str] | None, typer.Option(
-    "--method", metavar="METHOD", help="A method, e.g. fednnnn or 'fedprox(mu=0.1)'; + between several, or the option repeated.")]
+    "--method", metavar="METHOD", help="A method, e.g. fednnnn or 'fedprox(mu=0.1)'; + between several, or repeated.")]
 
 
 @app.command()
@@ -73,7 +73,8 @@ def show(result: Result, as_json: bool) -> None:
         best = ""
         if result.evaluations:
             best = f", best {result.objective.shown(result.best[result.headline])} in round {result.best['round']}"
-        out.print(Text.assemble(f"{result.recipe.name} on {result.recipe.data.name}: {result.headline.replace('_', ' ')} ",
+        out.print(Text.assemble(f"{result.recipe.name} on {result.recipe.data.name}: "
+                                f"{result.headline.replace('_', ' ')} ",
                                 (result.objective.shown(result.score), "bold"),
                                 f" after {rounds} rounds{best}  ({result.seconds:.1f} s)"))
         out.print(f"run folder: {result.folder}")

@@ -117,7 +117,8 @@ def _axes(texts: Sequence[str]) -> dict[str, list[object]]:
         if key in values:
             raise AskewError(f"--grid: {key!r} has two axes; write all values in one: --grid {key}=A,B,...")
         if twice := [value for i, value in enumerate(axis) if value in axis[:i]]:
-            raise AskewError(f"--grid: {key} has the value {shown(twice[0])} twice; the same run again is no further evidence")
+            raise AskewError(f"--grid: {key} has the value {shown(twice[0])} twice; the same run again is no further "
+                             "evidence")
         values[key] = axis
     return values
 

@@ -1,4 +1,4 @@
-"""Arguments by their annotations: what fits is made plain (numpy's numbers, paths), what does not is refused in one line.
+"""Arguments by their annotations: what fits is made plain (numpy's numbers, paths), what does not gets one line.
 
 `@piece` has the arguments of pieces checked so, `@checked` those of a function, `check_fields` those of a dataclass.
 """
@@ -68,7 +68,7 @@ def accepted(where: str, value: Any, hint: Any, tensors: bool = False) -> Any:
     """A value as its annotation has it, or the error that says why it cannot be.
 
     Args:
-        tensors: in place of a number: a hyper-parameter that carries a batch axis, whose values have been checked one by one.
+        tensors: may stand in place of a number: a batch axis of values that have been checked one by one.
     """
     if tensors and isinstance(value, torch.Tensor) and float in options(hint):
         return value
@@ -163,7 +163,8 @@ def hint_name(hint: Any) -> str:
 def _plain(value: Any, hint: Any) -> Any:
     """numpy's and torch's numbers as Python's own, arrays as lists, paths as text, where the annotation means these."""
     wanted = options(hint)
-    if Any in wanted or any(isinstance(option, type) and option not in (int, float, str, bool) and isinstance(value, option) for option in wanted):
+    kept = [option for option in wanted if isinstance(option, type) and option not in (int, float, str, bool, Any)]
+    if Any in wanted or isinstance(value, tuple(kept)):
         return value
     if np.ndarray in wanted and isinstance(value, list | tuple | torch.Tensor):
         try:
@@ -181,15 +182,11 @@ def _plain(value: Any, hint: Any) -> Any:
         return Path(value)
     if isinstance(value, int | float | str) and type(value) not in (bool, int, float, str):
         return next(base for base in (int, float, str) if isinstance(value, base))(value)  # IntEnum and the like
-    if isinstance(value, list | tuple | range) and (inner := _items(wanted)) is not None:
-        return [_plain(item, inner) for item in value]
-    if isinstance(value, Mapping) and (inner := _items(wanted, Mapping)) is not None:
-        return {key: _plain(item, inner) for key, item in value.items()}
+    for option in wanted:
+        origin, inner = typing.get_origin(option), typing.get_args(option) or (Any,)
+        if isinstance(value, list | tuple | range) and origin in (list, tuple, Sequence, Iterable):
+            items = [_plain(item, inner[0]) for item in value]
+            return tuple(items) if origin is tuple else items
+        if isinstance(value, Mapping) and origin is Mapping:
+            return {key: _plain(item, inner[-1]) for key, item in value.items()}
     return value
-
-
-def _items(wanted: Sequence[Any], *of: Any) -> Any:
-    """The type of the items of a list (or of what a mapping maps to), if one is among the types."""
-    found = [option for option in wanted if typing.get_origin(option) in (of or (list, tuple, Sequence, Iterable))]
-    inner = [typing.get_args(option) or (Any,) for option in found]
-    return None if not inner else inner[0][-1] if of else inner[0][0]

@@ -179,7 +179,8 @@ def check_once(where: str, pieces: Sequence[ClientPiece | ServerPiece]) -> None:
     """Refuse the second of pieces that make no sense twice."""
     names = [p.name for p in pieces if p.once]
     if twice := [name for name in names if names.count(name) > 1]:
-        raise AskewError(f"{where}: {twice[0]} stands twice, which makes no sense; keep one of them (or leave one of two methods out)")
+        raise AskewError(f"{where}: {twice[0]} stands twice, which makes no sense; keep one of them (or leave one of "
+                         "two methods out)")
 
 
 class ClientChain:

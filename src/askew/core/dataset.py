@@ -98,7 +98,7 @@ class Dataset:
 
     @classmethod
     @checked
-    def from_tensors(cls, train: tuple[Tensor, Tensor], test: tuple[Tensor, Tensor], *, name: str = "custom",
+    def from_tensors(cls, train: tuple[Any, Any], test: tuple[Any, Any], *, name: str = "custom",
                      classes: Sequence[str] | None = None, targets: Targets = "classes") -> Dataset:
         """Wrap tensors (or arrays) you already have.
 

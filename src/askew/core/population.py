@@ -183,7 +183,8 @@ class Population:
         """
         if self.test is None:
             if class_accuracy.shape != (self.num_classes,):
-                raise AskewError(f"population: accuracies of {self.num_classes} classes are needed, not {class_accuracy.shape}")
+                raise AskewError(f"population: accuracies of {self.num_classes} classes are needed, not "
+                                 f"{class_accuracy.shape}")
             return self.counts / self.counts.sum(axis=1, keepdims=True) @ class_accuracy
         owner = np.repeat(np.arange(self.num_clients), self.test.sizes)
         sums = np.bincount(owner, weights=correct[self.test.indices], minlength=self.num_clients)

@@ -105,7 +105,8 @@ class PopulationSpec:
 def _scheme(value: str | Spec | Combinator) -> Spec:
     name = registry.read_call("partition", value)[0] if isinstance(value, str) else _spec(value).name
     if name in registry.names("combinator") and name not in registry.names("partition"):
-        raise AskewError(f"population: {name} is a combinator; put it behind a scheme: iid(clients=10) + {_text(value)}")
+        raise AskewError(f"population: {name} is a combinator; put it behind a scheme: iid(clients=10) + "
+                         f"{_text(value)}")
     return registry.parse("partition", value if isinstance(value, str) else registry.without_tensors(_spec(value)))
 
 
@@ -116,7 +117,8 @@ def _combinator(value: str | Spec | Combinator) -> Spec:
 def _spec(value: Any) -> Spec:
     spec = value.spec if isinstance(value, Combinator) else value
     if not isinstance(spec, Spec):
-        raise AskewError(f"population: {shown(value)} is no piece; write a call such as hold_out(0.05), or make it by a function with @piece")
+        raise AskewError(f"population: {shown(value)} is no piece; write a call such as hold_out(0.05), or make it by "
+                         "a function with @piece")
     return spec
 
 

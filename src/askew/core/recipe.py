@@ -96,7 +96,8 @@ class Recipe:
             value = accepted(name, value, hint)
             object.__setattr__(self, name, float(value) if bare(hint) is float else value)
         if not self.name.isprintable() or len(self.name) > LONGEST_NAME:
-            raise AskewError(f"name must be one line of at most {LONGEST_NAME} printable characters, not {shown(self.name)}")
+            raise AskewError(f"name must be one line of at most {LONGEST_NAME} printable characters, not "
+                             f"{shown(self.name)}")
 
     def replace(self, **changes: Any) -> Recipe:
         """A variant of this recipe."""
@@ -110,8 +111,8 @@ class Recipe:
 
         Args:
             address: a field (`rounds`) or piece.argument (`sgd.lr`, or `decay.start` of a schedule inside it), as `--set`
-                writes it; `client.adam.lr` and `server.adam.lr` (or a field's name in front) where both have a piece of that
-                name. One that takes the same arguments in both (`quantize`) is changed in both without it.
+                writes it; `client.adam.lr` and `server.adam.lr` (or a field's name in front) where both have a piece of
+                that name. One that takes the same arguments in both (`quantize`) is changed in both without it.
             value: the new value.
         """
         if "." not in address:
@@ -176,7 +177,8 @@ class Recipe:
     def from_toml(cls, text: str) -> Recipe:
         """From what `to_toml` wrote; an empty text is what is left of a file, and no recipe."""
         if not (values := read_toml(text, "recipe")):
-            raise AskewError("the recipe is empty: it was not written to its end; for the default recipe write Recipe(), or name no file")
+            raise AskewError("the recipe is empty: it was not written to its end; for the default recipe write "
+                             "Recipe(), or name no file")
         return cls.from_mapping(values)
 
 
@@ -237,7 +239,8 @@ def _as_specs(name: str, value: Any) -> Any:
         if registry.dataclass_with_spec(item) and item.spec is not None:
             item = item.spec  # a piece made in Python
         if not isinstance(item, str | Spec):
-            raise AskewError(f"{name} must name a piece of kind {kind}, such as {registry.names(kind)[0]}(), not {shown(item)}")
+            raise AskewError(f"{name} must name a piece of kind {kind}, such as {registry.names(kind)[0]}(), not "
+                             f"{shown(item)}")
         return registry.parse(kind, registry.without_tensors(item) if isinstance(item, Spec) else item)
 
     if name == "population":

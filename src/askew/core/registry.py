@@ -31,7 +31,7 @@ KINDS = ("data", "partition", "combinator", "preprocess", "model", "client", "se
 # Arguments that the program supplies, never the recipe: what a partition divides, what a network must fit.
 INJECTED = ("source", "seed", "input_shape", "num_classes", "data", "data_dir", "base")
 _PIECES: dict[str, dict[str, Callable[..., Any]]] = {kind: {} for kind in KINDS}
-BATCHED = frozenset({"client", "server", "schedule"})  # kinds whose numbers may be tensors: configurations that train together
+BATCHED = frozenset({"client", "server", "schedule"})  # numbers of these may be tensors: one of each configuration
 _WARNED_OF = re.compile(r"\\|[\d.](?!e[-+\d])[^\W\d]")  # Python warns of 'C:\data' and 1x; we read or refuse them
 LONGEST = 100_000  # characters of a call: a list of some ten thousand numbers
 F = TypeVar("F", bound=Callable[..., Any])
@@ -69,7 +69,8 @@ def piece(*kinds: str) -> Callable[[F], F]:
 
     def register(function: F) -> F:
         if not inspect.isfunction(function):
-            raise AskewError(f"piece: {shown(function)} is no function; put @piece('client') above a function's definition")
+            raise AskewError(f"piece: {shown(function)} is no function; put @piece('client') above a function's "
+                             "definition")
         signature, tensors = inspect.signature(function), BATCHED.issuperset(kinds)
 
         @functools.wraps(function)
@@ -127,8 +128,8 @@ def find(kind: str, name: str) -> Callable[..., Any]:
         return _PIECES[kind][name]
     module, colon, function = name.rpartition(":")
     if colon:
-        raise AskewError(f"{kind} {shown(name)} names a module, which recipes may not; import it (--import {module or 'MODULE'}) "
-                         f"and write {function!r}")
+        raise AskewError(f"{kind} {shown(name)} names a module, which recipes may not; import it "
+                         f"(--import {module or 'MODULE'}) and write {function!r}")
     raise AskewError(f"unknown {kind} {shown(name)}; {suggest(name, names(kind))} "
                      "(a piece of your own needs its module: --import MODULE)")
 
@@ -138,7 +139,8 @@ def parse(kind: str, text: str | Spec) -> Spec:
     positional: list[Any] = []
     if isinstance(text, Spec):
         if not isinstance(text.name, str) or not isinstance(text.args, Mapping):
-            raise AskewError(f"{kind} {text!r} is not a name with its arguments; write Spec('name', {{'argument': value}})")
+            raise AskewError(f"{kind} {text!r} is not a name with its arguments; write Spec('name', "
+                             f"{{'argument': value}})")
         name, named = text.name, dict(text.args)
     else:
         name, positional, named = read_call(kind, text)
@@ -150,10 +152,12 @@ def parse(kind: str, text: str | Spec) -> Spec:
         remedy = moved(name, unknown[0]) or (suggest(unknown[0], own) if own else "it takes none")
         raise AskewError(f"{kind} {name!r} has no argument {unknown[0]!r}; {remedy}")
     if len(positional) > len(own):
-        raise AskewError(f"{kind} {name!r} takes at most {len(own)} arguments, {len(positional)} were given: {shown(text)}")
+        raise AskewError(f"{kind} {name!r} takes at most {len(own)} arguments, {len(positional)} were given: "
+                         f"{shown(text)}")
     first = dict(zip(own, positional, strict=False))
     if twice := [key for key in named if key in first]:
-        raise AskewError(f"{kind} {shown(text)} gives {twice[0]!r} twice, by its place and by its name; keep one of them")
+        raise AskewError(f"{kind} {shown(text)} gives {twice[0]!r} twice, by its place and by its name; keep one of "
+                         "them")
     args = _read(function, {**first, **named}, kind in BATCHED)
     missing = [key for key, value in own.items() if value.default is value.empty and key not in args
                and value.kind not in (value.VAR_KEYWORD, value.VAR_POSITIONAL)]
@@ -228,9 +232,12 @@ def with_numbers(spec: Spec, numbers: Mapping[str, Any]) -> Spec:
 
 def without_tensors(spec: Spec) -> Spec:
     """The piece with numbers in place of tensors of one number, which a person may give and a file cannot hold."""
-    plain = {key: without_tensors(value) if isinstance(value, Spec) else value.tolist() if isinstance(value, torch.Tensor) else value
-             for key, value in spec.args.items()}
-    return replace(spec, args=plain)
+    def plain(value: Any) -> Any:
+        if isinstance(value, Spec):
+            return without_tensors(value)
+        return value.tolist() if isinstance(value, torch.Tensor) else value
+
+    return replace(spec, args={key: plain(value) for key, value in spec.args.items()})
 
 
 def without_numbers(spec: Spec) -> str:
@@ -296,9 +303,11 @@ def read_call(kind: str, text: str) -> tuple[str, list[Any], dict[str, Any]]:
     tree = expression(name + bracket + rest)
     if isinstance(tree, ast.Name):
         return module + colon + tree.id, [], {}
-    if not (isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name)) or any(k.arg is None for k in tree.keywords):
+    if not isinstance(tree, ast.Call) or not isinstance(tree.func, ast.Name):
         raise AskewError(unread)
-    keys = [str(keyword.arg) for keyword in tree.keywords]
+    keys = [keyword.arg for keyword in tree.keywords if keyword.arg is not None]
+    if len(keys) < len(tree.keywords):  # **{...}
+        raise AskewError(unread)
     if twice := [key for key in keys if keys.count(key) > 1]:
         raise AskewError(f"{kind} {shown(text)} gives {twice[0]!r} twice; keep one of them")
     try:
@@ -355,8 +364,8 @@ def _read_argument(function: Callable[..., Any], key: str, value: Any, tensors: 
 
 def _inner_kind(function: Callable[..., Any], key: str) -> str | None:
     """The kind of the pieces that an argument takes: that of a type among its types, if one has any (`Schedule`)."""
-    kinds = [option.kind for option in options(hints_of(function).get(key)) if isinstance(getattr(option, "kind", None), str)]
-    return kinds[0] if kinds else None
+    kinds = [getattr(option, "kind", None) for option in options(hints_of(function).get(key))]
+    return next((kind for kind in kinds if isinstance(kind, str)), None)
 
 
 def _literal(value: Any) -> str:

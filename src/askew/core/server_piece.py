@@ -81,7 +81,7 @@ class ServerPiece:
             does not say so: momentum goes on from it. The pieces behind read it as `ctx.still`.
         payload: model -> bytes that one such model takes on the wire, where the piece changes that.
         watches: it leaves the update as it is.
-        optimises: it makes steps of its own length out of past updates; another one right behind would take these for updates.
+        optimises: it makes steps of its own length out of past updates; another one right behind makes no sense.
         once: a second one in the chain would make no sense.
         trains: its update holds what the server has trained itself, so that it is no longer the clients' alone.
         check: raises `AskewError` with the reason where the piece makes no sense in a plan.
@@ -184,7 +184,8 @@ class ServerChain:
         check_once("server", self.pieces)
         for first, second in pairwise(self.pieces):
             if first.optimises and second.optimises:
-                raise AskewError(f"server: {first.name} and {second.name} are both optimisers, one right behind the other; keep one of them")
+                raise AskewError(f"server: {first.name} and {second.name} are both optimisers, one right behind the "
+                                 "other; keep one of them")
         sent = {name for other in plan.client for name in other.sends}
         for i, p in enumerate(self.pieces):
             if missing := [name for name in p.wants if name not in sent]:

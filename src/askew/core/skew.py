@@ -108,7 +108,8 @@ def chance_emd(sizes: np.ndarray, reference: np.ndarray) -> np.ndarray:
         [1.0, 0.5]
     """
     if sizes.ndim != 1 or reference.ndim != 1 or sizes.dtype.kind not in "iu" or reference.dtype.kind not in "iuf":
-        raise AskewError(f"chance_emd takes whole sizes [clients] and shares [classes], not {shown(sizes)} and {shown(reference)}")
+        raise AskewError(f"chance_emd takes whole sizes [clients] and shares [classes], not {shown(sizes)} and "
+                         f"{shown(reference)}")
     distinct, place = np.unique(sizes, return_inverse=True)
     p = torch.as_tensor(np.asarray(reference, np.float64))
     p = p[(p > 0) & (p < 1)]

@@ -35,7 +35,8 @@ def from_huggingface(train: Any, test: Any, image_column: str = "image", label_c
     inputs, labels, clients = [], [], []
     for split, source in (("train", train), ("test", test)):
         if not hasattr(source, "column_names"):
-            raise AskewError(f"{name}: {split} must be a split with columns, such as load_dataset(...)['train'], not {shown(source)}")
+            raise AskewError(f"{name}: {split} must be a split with columns, such as load_dataset(...)['train'], not "
+                             f"{shown(source)}")
         for column in (image_column, label_column, *([client_column] if client_column else [])):
             if column not in source.column_names:
                 raise AskewError(f"{name}: {split} has no column {column!r}; {suggest(column, source.column_names)}")

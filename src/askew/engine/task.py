@@ -276,8 +276,8 @@ def _built(spec: Spec, **given: Any) -> nn.Module:
         size = 0
     bound = MEMORY_SHARE * device_memory(torch.device("cpu"))
     if size > bound:
-        raise AskewError(f"model: {spec} would have {size / 1e9:,.1f} GB of weights, and this machine can spare {bound / 1e9:,.1f}; take a "
-                         "smaller network")
+        raise AskewError(f"model: {spec} would have {size / 1e9:,.1f} GB of weights, and this machine can spare "
+                         f"{bound / 1e9:,.1f}; take a smaller network")
     try:
         return registry.build("model", spec, **given)
     except (RuntimeError, MemoryError, OverflowError) as error:
@@ -341,15 +341,15 @@ def _check_memory(task: Task) -> None:
     memory = ClientMemory(task.client.keep, task.fresh)
     rounds = task.recipe.rounds * task.cohort_size
     remembered = memory.bytes_per_client * min(task.num_clients, rounds) if memory else 0
-    order = 8 * task.recipe.epochs * int(task.population.sizes.max())  # which example comes when in a client's round, int64
+    order = 8 * task.recipe.epochs * int(task.population.sizes.max())  # int64: which example comes when in a round
     stacked = sum(statistic.keeps_all for statistic in task.server.needs) * task.cohort_size * num_bytes(task.fresh.params)
     bound = MEMORY_SHARE * device_memory(task.device)
     if remembered > bound:
         raise AskewError(f"step: clients would remember {memory.bytes_per_client / 1e6:,.1f} MB each, {remembered / 1e9:,.1f} GB in all, "
                          f"and {task.device} can spare {bound / 1e9:,.1f}; take fewer clients or rounds, or a smaller network")
     if order > bound:
-        raise AskewError(f"epochs: {task.recipe.epochs:,} over {int(task.population.sizes.max()):,} examples make a client's round of "
-                         f"{order / 8:,.0f} examples; take fewer epochs, and more rounds")
+        raise AskewError(f"epochs: {task.recipe.epochs:,} over {int(task.population.sizes.max()):,} examples make a "
+                         f"client's round of {order / 8:,.0f} examples; take fewer epochs, and more rounds")
     if stacked > bound:
         raise AskewError(f"server: all updates of {task.cohort_size} clients would take {stacked / 1e9:,.1f} GB, and {task.device} can "
                          f"spare {bound / 1e9:,.1f}; let fewer clients train in a round, or take a statistic that streams")

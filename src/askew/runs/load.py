@@ -20,8 +20,8 @@ def load_recipe(file: Path | None = None, settings: Sequence[str] = (), method: 
     Args:
         file: TOML with the fields of `Recipe`, and `method`, as below. An empty one is the default recipe.
         settings: `key=value` each, where key is a field, `method`, or piece.argument; each key once.
-        method: one method, several with + between (`fedprox(mu=0.1)+fedavgm`), or a list, applied in order; takes the place of
-            the file's.
+        method: one method, several with + between (`fedprox(mu=0.1)+fedavgm`), or a list, applied in order; takes the
+            place of the file's.
         defaults: fields under those of the file.
     """
     values = {**(defaults or {}), **(read_file(file) if file else {})}

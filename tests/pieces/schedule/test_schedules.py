@@ -41,11 +41,12 @@ def test_a_plain_number_is_a_rate_too():
 
 
 WITH_RATES = [(kind, name) for kind in ("client", "server", "method") for name in registry.names(kind)
-              if "lr" in hints_of(registry.find(kind, name)) and registry.find(kind, name).__module__.startswith("askew.")]
+              if "lr" in hints_of(made := registry.find(kind, name)) and made.__module__.startswith("askew.")]
 
 
 def test_whatever_has_a_rate_takes_a_schedule():
-    assert len(WITH_RATES) >= 11  # sgd, adam, correct_drift; scale, adam, yogi, adagrad; fedadam, fedyogi, fedadagrad, scaffold
+    # sgd, adam, correct_drift; scale, adam, yogi, adagrad; fedadam, fedyogi, fedadagrad, scaffold
+    assert len(WITH_RATES) >= 11
     assert [at for at in WITH_RATES if Schedule not in options(hints_of(registry.find(*at))["lr"])] == []
 
 

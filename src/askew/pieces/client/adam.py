@@ -52,7 +52,8 @@ def adam(lr: Rate = 1e-3, beta1: Decay = 0.9, beta2: Decay = 0.999, epsilon: Pos
         m = {name: beta1 * state["m"][name] + (1 - beta1) * g for name, g in u.items()}
         v = {name: beta2 * state["v"][name] + (1 - beta2) * g.square() for name, g in u.items()}
         first, second = 1 - beta1**t, 1 - beta2**t
-        return ({name: -rate * (m[name] / first) / ((v[name] / second).sqrt() + epsilon) for name in u}, {"m": m, "v": v, "t": t})
+        step = {name: -rate * (m[name] / first) / ((v[name] / second).sqrt() + epsilon) for name in u}
+        return step, {"m": m, "v": v, "t": t}
 
     def end(message: Message, state: Tree, kept: Tree, ctx: ClientContext) -> tuple[Message, Tree]:
         return message, state if keep_state else kept

@@ -42,10 +42,10 @@ def mean_per_step(momentum: Decay = 0.0) -> Aggregator:
     def check(plan: Plan) -> None:
         for p in plan.client:
             if isinstance(p, Optimiser) and p.momentum is None:
-                raise AskewError("server: mean_per_step counts the steps of SGD with plain momentum that starts afresh in each "
-                                 f"round, not those of {p}; use another optimiser, or mean()")
+                raise AskewError("server: mean_per_step counts the steps of SGD with plain momentum that starts afresh "
+                                 f"in each round, not those of {p}; use another optimiser, or mean()")
             if isinstance(p, Optimiser) and p.momentum != momentum:
-                raise AskewError(f"server: mean_per_step(momentum={momentum}) beside clients whose momentum is {p.momentum} "
-                                 f"({p}); give both the same")
+                raise AskewError(f"server: mean_per_step(momentum={momentum}) beside clients whose momentum is "
+                                 f"{p.momentum} ({p}); give both the same")
 
     return Aggregator(update, needs=[statistic], check=check)
