@@ -80,9 +80,6 @@ def _made(piece: ClientPiece | ServerPiece | str) -> ClientPiece | ServerPiece:
         name = piece.partition("(")[0].strip()
         kind = next((kind for kind in ("client", "server") if name in registry.names(kind)), "client")
         return registry.build(kind, piece)
-    if not isinstance(piece, ClientPiece | ServerPiece):
-        raise AskewError("check_piece takes a client or server piece, or a call such as 'momentum(beta=0.9)', not "
-                         f"{piece!r}")
     if piece.spec is None:
         raise AskewError("check_piece: the piece does not know how it was made; put @askew.piece('client') or "
                          "('server') on its function")
