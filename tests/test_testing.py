@@ -210,5 +210,5 @@ def test_the_example_of_the_page():
 def test_a_piece_that_does_not_know_how_it_was_made_is_refused(refused):
     with refused("put @askew.piece"):
         check_piece(askew.ClientPiece())
-    with refused("check_piece takes a client or server piece"):
+    with refused("check_piece: piece must be ClientPiece or ServerPiece or str, not 3"):
         check_piece(3)

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import importlib
 import math
-from typing import Any
+from typing import Annotated, Any
 
+from askew.core.arguments import checked
+from askew.core.bounds import Bounds, Count, NonNegative
 from askew.core.errors import AskewError
 
 _CLIENTS = 10**9  # the accountant takes the fraction as so many of so many clients; only their ratio counts
 
 
-def epsilon(noise: float, fraction: float, rounds: int, delta: float) -> float:
+@checked
+def epsilon(noise: NonNegative, fraction: Annotated[float, Bounds(0, 1, open_low=True)], rounds: Count,
+            delta: Annotated[float, Bounds(0, 1, open_low=True, open_high=True)]) -> float:
     """The epsilon for which `rounds` rounds of `dp_fedavg(noise=noise)` are (epsilon, delta)-differentially private.
 
     Assumed is what askew does: each round draws a set of fixed size without replacement, whoever took part before, and
@@ -42,12 +46,6 @@ def epsilon(noise: float, fraction: float, rounds: int, delta: float) -> float:
     Example:
         askew.privacy.epsilon(noise=1.0, fraction=0.01, rounds=100, delta=1e-5)
     """
-    for name, value, fits, words in (("noise", noise, noise >= 0, "must not be negative"),
-                                     ("fraction", fraction, 0 < fraction <= 1, "must be in (0, 1]"),
-                                     ("rounds", rounds, rounds >= 1, "must be at least 1"),
-                                     ("delta", delta, 0 < delta < 1, "must be in (0, 1)")):
-        if not fits:
-            raise AskewError(f"privacy.epsilon: {name} {words}, got {value}")
     if noise == 0:
         return float("inf")
     events, accounting = _library("dp_accounting"), _library("dp_accounting.rdp")

@@ -15,11 +15,10 @@ import pytest
 
 import askew
 from askew.cli.app import main
-from askew.cli.common import split_outside_brackets
 from askew.cli.compare import make_recipes
 from askew.core import registry
 from askew.runs import default_job
-from askew.runs.load import load_recipe
+from askew.runs.load import load_recipe, split_outside_brackets
 
 Run = Callable[..., tuple[int, str, str]]
 SMALL = ("--rounds", "3", "--seeds", "2")

@@ -63,6 +63,36 @@ def test_without_out_it_makes_a_folder_under_runs(cli, tmp_path):
     assert all("fedavg-digits" in name for name in made)
 
 
+def test_methods_are_combined(cli, tmp_path):
+    """By a plus, as compare's are, or by naming the option again: none is silently dropped."""
+    for name, methods in (("plus", ["fedprox(mu=0.5)+fedavgm"]), ("twice", ["fedprox(mu=0.5)", "fedavgm"])):
+        code, out, _ = cli("run", *(part for method in methods for part in ("--method", method)), *ROUNDS, "--out",
+                           name, "--json")
+        assert (code, json.loads(out)["method"]) == (0, "fedprox+fedavgm")
+    assert (tmp_path / "plus" / "recipe.toml").read_text() == (tmp_path / "twice" / "recipe.toml").read_text()
+
+
+def test_a_run_folder_whose_recipe_is_empty_is_not_the_default_run(cli, tmp_path):
+    assert cli("run", *ROUNDS, "--out", "x")[0] == 0
+    (tmp_path / "x" / "recipe.toml").write_text("")
+    code, out, err = cli("resume", "x")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "the recipe is empty" in err
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried "
+                                                               "to allocate 9 bytes\nmore"),
+                                   torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 9 GiB")], ids=type)
+def test_a_memory_that_is_full_gets_one_line(cli, error, monkeypatch):
+    def full(*_, **__):
+        raise error
+
+    monkeypatch.setattr("askew.cli.run.train", full)
+    code, _, err = cli("run", *ROUNDS)
+    assert (code, err.count("\n")) == (2, 1)
+    assert err.startswith("askew: the memory is full (")
+
+
 def test_file_method_settings_and_seed(cli, tmp_path):
     (tmp_path / "r.toml").write_text('rounds = 9\npopulation = "iid(clients=3)"\n')
     code, out, _ = cli("run", "r.toml", "--method", "fedprox(mu=0.5)", *ROUNDS, "--set", "sgd.lr=0.2", "--seed", "5",

@@ -53,6 +53,9 @@ def test_a_sweep_may_be_over_populations_and_shows_what_diverged(monkeypatch, ca
     (["--grid", "sgd.lr"], "--grid takes KEY=A,B"),
     (["--grid", "sdg.lr=0.1"], "did you mean 'sgd'"),
     (["--grid", "round=1,2"], "did you mean 'rounds'"),
+    (["--grid", "seed=0", "--grid", "seed=1"], "--grid: 'seed' has two axes; write all values in one: --grid seed=A,B"),
+    (["--grid", "seed=0,0"], "--grid: seed has the value 0 twice"),
+    (["--grid", "sgd.lr=0.1,0.10"], "--grid: sgd.lr has the value 0.1 twice"),
     (["--grid", "sgd.lr=0.1,fast"], "sgd: lr must be float or a schedule, not 'fast'"),
 ])
 def test_bad_grids_get_one_line(arguments, message, monkeypatch, capsys):

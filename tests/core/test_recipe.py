@@ -1,6 +1,7 @@
 """A recipe is one value, in Python, in a file and on the command line."""
 
 import math
+import os
 
 import pytest
 
@@ -56,7 +57,8 @@ def test_a_file_reads_back_to_an_equal_value(recipe, tmp_path):
     ({"population": "iid(4) + hold_out(0.1) + hold_out(0.2)"}, "population: hold_out stands twice"),
     ({"population": "iid(4) + hold_uot(0.1)"}, "unknown combinator 'hold_uot'; did you mean 'hold_out'"),
     ({"population": "iid(4) + shards(4, 2)"}, "unknown combinator 'shards'"),
-    ({"population": "hold_out(0.1) + iid(4)"}, "unknown partition 'hold_out'"),
+    ({"population": "hold_out(0.1) + iid(4)"}, r"hold_out is a combinator; put it behind a scheme: iid\(clients=10\) "
+     r"\+ hold_out\(0.1\)"),
     ({"population": "iid(4) + 3"}, "combinator '3' cannot be read"),
     ({"population": "iid(4) +"}, "cannot be read"),
     ({"population": 3}, r"population must be a scheme such as iid\(clients=10\)"),
@@ -135,7 +137,23 @@ def test_a_piece_that_stands_in_two_places_is_changed_in_both():
     assert recipe.server[1] == Spec("quantize", {"bits": 4})
 
 
+def test_pieces_of_one_name_that_do_different_things_are_told_apart():
+    recipe = Recipe(step="adam(lr=0.01)", server=["mean()", "adam(lr=0.1)"])
+    with pytest.raises(askew.AskewError, match=r"adam.lr: client and server both have a piece 'adam'; "
+                                               r"write client.adam.lr or server.adam.lr"):
+        recipe.with_setting("adam.lr", 0.5)
+    assert recipe.with_setting("client.adam.lr", 0.5) == Recipe(step="adam(lr=0.5)", server=["mean()", "adam(lr=0.1)"])
+    assert recipe.with_setting("server.adam.lr", 0.5) == Recipe(step="adam(lr=0.01)", server=["mean()", "adam(lr=0.5)"])
+    assert Recipe(server=["mean()", "adam(lr=0.1)"]).with_setting("adam.lr", 0.5).server[1].args == {"lr": 0.5}
+    halved = Recipe(upload=["quantize(8)"], server=["mean()", "quantize(8)"]).with_setting("server.quantize.bits", 4)
+    assert (halved.upload[0].args["bits"], halved.server[1].args["bits"]) == (8, 4)
+
+
 @pytest.mark.parametrize(("address", "value", "message"), [
+    ("cleint.sgd.lr", 1.0, "there is no 'cleint' in a recipe; did you mean 'client'"),
+    ("server.sgd.lr", 1.0, "the recipe has no piece 'sgd'; known: mean"),
+    ("", 1.0, "unknown key ''"), (".", 1.0, "the recipe has no piece ''"),
+    (3, 1.0, "with_setting: address must be str, not 3"),
     ("sdg.lr", 1.0, "the recipe has no piece 'sdg'; did you mean 'sgd'"),
     ("sgd.rate", 1.0, "client 'sgd' has no argument 'rate'"),
     ("sgd.lr", "fast", "sgd: lr must be float or a schedule, not 'fast'"),
@@ -158,3 +176,41 @@ def test_values_as_the_command_line_writes_them(text, value):
 def test_toml_that_does_not_parse_names_the_line():
     with pytest.raises(askew.AskewError, match=r"recipe is not valid TOML: .*line 2"):
         Recipe.from_toml('rounds = 3\nname = "unfinished\n')
+
+
+@pytest.mark.parametrize("text", ["", "\n", "# a remark\n"])
+def test_an_empty_text_is_no_recipe_of_a_run(text):
+    """What a full disk leaves of a run's recipe must not be taken for the default one."""
+    with pytest.raises(askew.AskewError, match="the recipe is empty"):
+        Recipe.from_toml(text)
+
+
+KINDS_OF_TOML = {"a table": "{a = 1}", "a date": "1979-05-27", "a time": "07:32:00", "nan": "nan",
+                 "nested lists": "[[['x']]]", "a float": "1.5", "a truth": "true", "a word": "'x'", "inf": "inf",
+                 "a large number": str(10**30), "a list of tables": "[{a = 1}]", "deep": "[" * 900 + "]" * 900}
+
+
+@pytest.mark.parametrize("value", KINDS_OF_TOML.values(), ids=KINDS_OF_TOML)
+@pytest.mark.parametrize("name", [field for field in Recipe.__dataclass_fields__ if field != "name"])
+def test_a_field_with_a_value_of_another_kind(name, value):
+    with pytest.raises(askew.AskewError) as error:
+        Recipe.from_toml(f"{name} = {value}")
+    assert "\n" not in str(error.value)
+
+
+def test_files_that_are_no_recipes(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe")
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(2**30)  # takes no room
+    for name, message in (("pipe", "is no regular file"), ("bytes", "is not text in UTF-8"),
+                          ("large", "has 1,073,741,824 bytes, too many"), (".", "is a folder"),
+                          ("none", "no recipe file"), ("nu\0ll", "no recipe file")):
+        with pytest.raises(askew.AskewError, match=message) as error:
+            read_file(tmp_path / name)
+        assert "\n" not in str(error.value)
+
+
+def test_a_value_is_one_value():
+    assert parse_value("1\nrounds = 3") == "1\nrounds = 3"
+    assert parse_value("9" * 5000) == "9" * 5000

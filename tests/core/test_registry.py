@@ -79,6 +79,21 @@ def test_a_made_piece_remembers_how_it_was_made():
     ("mean('median')", "mean: weights must be 'examples' or 'uniform' or 'score', not 'median'"),
     ("momentum(0.9, True, 3)", "takes at most 2 arguments, 3 were given"),
     ("momentum(0.9", "cannot be read"),
+    ("momentum(beta={[1]: 2})", "cannot be read"),
+    (":f", "server ':f' names a module, which recipes may not; import it (--import MODULE) and write 'f'"),
+    ("builtins:int", "(--import builtins) and write 'int'"),
+    ("momentum(" + "-" * 3000 + "1)", "cannot be read"),
+    ("momentum(" + "[" * 3000 + "]" * 3000 + ")", "cannot be read"),
+    ("momentum(" + "9" * 5000 + ")", "cannot be read"),
+    ("momentum(\0)", "cannot be read"),
+    ("momentum('\ud800')", "cannot be read"),
+    ("momentum(" + " " * 10**6 + ")", "cannot be read"),
+    ("momentum(beta=0.1, beta=0.2)", "gives 'beta' twice; keep one of them"),
+    ("momentum(0.1, beta=0.2)", "gives 'beta' twice, by its place and by its name; keep one of them"),
+    ("momentum(**{'beta': 0.2})", "cannot be read"),
+    ("momentum(nan)", "cannot be read"),
+    ("momentum(-inf)", "momentum: beta must be in [0, 1), got -inf"),
+    (f"quantize({10**30})", "quantize: bits must be from 2 to 32, got 1000000000000000000000000000000"),
     ("momentum(__import__('os'))", "momentum: beta must be float, not __import__('os')"),
     ("momentum([decay(0.1, 0.9)])", "cannot be read"),
     ("mask_by_sign_agreement()", "needs 'theta'"),
@@ -91,6 +106,22 @@ def test_bad_text_gets_one_clear_line(text, message):
         registry.parse("server", text)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 1000
+
+
+def test_a_number_for_a_schedule_is_the_one_that_it_starts_from_wherever_that_is_written():
+    spec = registry.parse("client", "sgd(lr=decay(factor=0.5, start=0.1))")
+    assert registry.with_argument(spec, "sgd", "lr", 0.3).args["lr"].args == {"factor": 0.5, "start": 0.3}
+
+
+def test_infinities_are_read_as_they_are_written():
+    assert registry.parse("preprocess", "normalise(mean=[-inf, inf], std=1.0)").args["mean"] == [-math.inf, math.inf]
+    assert str(Spec("x", {"a": [-math.inf, [1]]})) == "x(a=[-inf, [1]])"
+
+
+def test_a_path_of_windows_is_read_without_a_warning(recwarn):
+    assert registry.parse("start", r"pretrained('C:\data\w.safetensors')").args["path"] == r"C:\data\w.safetensors"
+    assert not list(recwarn)
 
 
 def test_a_new_server_piece_is_one_function_and_no_edit_elsewhere():

@@ -120,7 +120,7 @@ def test_padding_is_no_token_and_the_vocabulary_may_be_larger():
     ("tokens", [[0, 1.5], [1, 1]], "token 1.5 of example 0 is no token"),
     ("tokens", [[0, -1], [1, 1]], r"token -1 is outside the 2 tokens 0\.\.1"),
     ("tokens", [[-100, -100], [-100, -100]], "every token is -100, which stands for none"),
-    ("words", [0, 1], "targets must be one of classes, numbers, labels, tokens, not 'words'"),
+    ("words", [0, 1], "targets must be 'classes' or 'numbers' or 'labels' or 'tokens', not 'words'"),
 ])
 def test_what_cannot_be_learnt_is_refused(targets, y, message):
     x = torch.zeros(2, 3)

@@ -105,3 +105,17 @@ def test_command_with_an_unknown_method_prints_nothing(extra: list[str]) -> None
     assert isinstance(result.exception, AskewError)  # the entry point turns it into one line and exit code 2
     assert "did you mean 'fedcd'?" in str(result.exception)
     assert result.stdout == ""
+
+
+def test_the_command_takes_calls_and_combinations() -> None:
+    def said(*args: str) -> str:
+        result = CliRunner().invoke(app, list(args))
+        assert result.exit_code == 0, result.exception
+        return result.stdout
+
+    assert said("scaffold(lr=1)") == cite("scaffold") + "\n"
+    assert json.loads(said("fedprox(mu=0.1)+fedavgm", "--json"))["sources"] == ["fedprox2018", "mcmahan2017", "hsu2019"]
+    assert said("centralised") == cite("centralised") + "\n"
+    wrong = CliRunner().invoke(app, ["scaffold(rate=1)"])
+    assert isinstance(wrong.exception, AskewError)
+    assert "method 'scaffold' has no argument 'rate'" in str(wrong.exception)

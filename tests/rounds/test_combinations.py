@@ -24,7 +24,11 @@ REFUSED = {
     ("train_on_server", "rescale_to_mean_norm"): "put it before the piece that trains at the server",
     ("train_on_server", "evaluate_average"): "evaluate_average would judge the average without the server's training; use one of the two",
     ("evaluate_average", "train_on_server"): "evaluate_average would judge the average without the server's training; use one of the two",
-} | {("quantize", name): "quantize must come last" for name in SERVER if name not in ("quantize", "evaluate_average")}
+}
+REFUSED |= dict.fromkeys(permutations(("momentum", "adam", "adagrad", "yogi"), 2),
+                         "are both optimisers, one right behind the other; keep one of them")
+REFUSED |= {("quantize", name): "quantize must come last" for name in SERVER
+            if name not in ("quantize", "evaluate_average")}
 PAIRS = list(permutations(SERVER, 2))
 CLIENT = {
     "add_proximal": ["add_proximal(mu=0.1)", "sgd(lr=0.1)"],
@@ -93,6 +97,17 @@ def test_client_pieces_with_everything_at_the_server(step):
     ({"server": ["mean()", "mask_by_sign_agreement(3.0)"], "fraction": 0.5}, "theta = 3.0 is above the 2 clients"),
     ({"server": ["mean()", "train_on_server()"], "population": "iid(clients=4)"}, "train_on_server needs examples at the server"),
     ({"step": ["sgd(0.1)", "sgd(0.2)"]}, "step: sgd and sgd both make the update"),
+    ({"step": ["add_proximal(0.1)", "add_proximal(0.2)", "sgd(0.1)"]},
+     "step: add_proximal stands twice, which makes no sense; keep one"),
+    ({"step": ["add_dynamic_regulariser(0.1)", "add_dynamic_regulariser(0.1)", "sgd(0.1)"]},
+     "step: add_dynamic_regulariser stands twice"),
+    ({"server": ["mean('uniform')", "correct_dynamically(0.1)", "correct_dynamically(0.1)"]},
+     "server: correct_dynamically stands twice"),
+    ({"server": ["mean_per_step()"], "step": ["sgd(0.1, momentum=0.9)"]},
+     r"\(momentum=0.0\) beside clients whose momentum is 0.9 \(sgd\(lr=0.1, momentum=0.9\)\); give both the same"),
+    ({"server": ["mean_per_step(0.5)"]}, r"mean_per_step\(momentum=0.5\) beside clients whose momentum is 0.0"),
+    *(({"server": ["mean_per_step(0.9)"], "step": [step]}, "the steps of SGD with plain momentum that starts afresh")
+      for step in ("sgd(0.1, momentum=0.9, nesterov=True)", "sgd(0.1, momentum=0.9, keep_momentum=True)", "adam()")),
     ({"step": ["add_proximal(0.1)"]}, "step: no piece makes an update; add one, such as sgd"),
     ({"step": ["sgd(0.1)", "add_proximal(0.1)"]}, "step: add_proximal acts on the gradient; put it before sgd"),
     ({"step": ["project_to_ball(3.0)", "sgd(0.1)"]}, "step: project_to_ball acts on an update; put it after sgd"),

@@ -36,6 +36,18 @@ def test_several_methods_are_applied_in_order(tmp_path):
     assert load_recipe(settings=['method=["fedprox", "fedavgm"]']).name == "fedprox+fedavgm"
 
 
+def test_methods_are_combined_by_a_plus_wherever_they_are_named(tmp_path):
+    both = load_recipe(method=["fedprox(mu=0.1)", "fedavgm"])
+    file = write(tmp_path / "r.toml", 'method = "fedprox(mu=0.1) + fedavgm"\n')
+    assert both == load_recipe(file) == load_recipe(str(file))
+    assert both == load_recipe(method="fedprox(mu=0.1)+fedavgm")
+    assert both == load_recipe(settings=["method=fedprox(mu=0.1)+fedavgm"])
+
+
+def test_an_empty_file_is_the_default_recipe(tmp_path):
+    assert load_recipe(write(tmp_path / "r.toml", "# nothing yet\n")) == askew.Recipe()
+
+
 def test_a_method_sees_the_fields_that_are_set():
     """centralised multiplies the batch by the cohort: 0.5 * 20 clients * 4 examples."""
     recipe = load_recipe(settings=["population=iid(clients=20)", "fraction=0.5", "batch_size=4"], method="centralised")
@@ -68,6 +80,8 @@ def test_defaults_lie_under_the_file(tmp_path):
     ("", ["sgd.lr=quick"], None, "sgd: lr must be float or a schedule, not 'quick'"),
     ("", ["momentum.beta=0.5"], None, "the recipe has no piece 'momentum'"),
     ("", [], "fedavgm(beta=2.0)", r"momentum: beta must be in \[0, 1\), got 2.0"),
+    ("", ["rounds=1", "rounds=2"], None, "--set: 'rounds' is set twice; keep one of them"),
+    ("", [], "fedprox++fedavgm", r"method 'fedprox\+\+fedavgm' has an empty place; put one '\+' between two names"),
     ("", [], "fedavgm(betta=0.5)", "has no argument 'betta'; did you mean 'beta'"),
 ])
 def test_what_cannot_be_read_is_refused_in_one_line(tmp_path, text, settings, method, message):
@@ -80,7 +94,8 @@ def test_files_that_are_not_there_or_not_text(tmp_path):
     with pytest.raises(askew.AskewError, match="no recipe file"):
         load_recipe(tmp_path / "nothing.toml")
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")
-    for path in (tmp_path, tmp_path / "bytes.toml"):
-        with pytest.raises(askew.AskewError, match="cannot be read") as error:
+    for path, message in ((tmp_path, "is a folder; name a recipe"),
+                          (tmp_path / "bytes.toml", "is no recipe: it is not text in UTF-8")):
+        with pytest.raises(askew.AskewError, match=message) as error:
             load_recipe(path)
         assert "\n" not in str(error.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 import warnings
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from askew.core.errors import AskewError, suggest
+from askew.core.errors import AskewError, first_line, suggest
 
 # name -> (module, one line of help). A module is imported only when its command is called or asked for help.
 COMMANDS = {
@@ -65,6 +66,12 @@ def main() -> None:
     except AskewError as error:
         sys.stderr.write(f"askew: {error}\n")
         sys.exit(error.exit_code)
+    except (MemoryError, RuntimeError) as error:  # torch's own is a RuntimeError
+        if not isinstance(error, MemoryError) and not re.search("out of memory|allocate memory", str(error)):
+            raise
+        sys.stderr.write(f"askew: the memory is full ({first_line(error)}); take a smaller network, smaller batches or "
+                         "fewer clients at once\n")
+        sys.exit(AskewError.exit_code)
 
 
 def _one_line(message: Warning | str, category: type[Warning], filename: str, lineno: int,

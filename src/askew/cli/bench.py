@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from askew.cli.common import AsJson, DataDir, Imports, import_modules, out, print_json
 from askew.cli.run import Device, Settings
@@ -67,8 +68,8 @@ def bench(
         table.add_row(str(row["engine"]), "" if row["ms"] is None else f"{row['ms']:.1f}",
                       "" if rate is None else f"{rate:,}", share, str(row["note"]), style=style)
     out.print(table)
-    out.print(f"{clients} clients, {examples} examples; --engine auto takes [bold]{chosen}[/bold], by rule; "
-              "if another is faster here, name it with --engine")
+    out.print(Text.assemble(f"{clients} clients, {examples} examples; --engine auto takes ", (chosen, "bold"),
+                            ", by rule; if another is faster here, name it with --engine"))
 
 
 def _centralised(task: Task, examples: int, clients: int, repeats: int) -> float:

@@ -14,9 +14,15 @@ from rich.console import Console
 
 from askew.core.errors import AskewError, first_line
 
+
+def console(**options: Any) -> Console:
+    """Where text is printed as it is: names come from users' files, and [brackets] or :words: in them are no markup."""
+    return Console(highlight=False, markup=False, emoji=False, **options)
+
+
 # Results go to stdout; progress and notes go to stderr, so that a pipe or --json sees results only.
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+out = console()
+err = console(stderr=True)
 
 Seed = Annotated[int, typer.Option(help="Seed of every random stream.", show_default=True)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout instead of a table.")]
@@ -38,24 +44,6 @@ def import_modules(names: list[str] | None) -> None:
             importlib.import_module(name)
         except Exception as error:  # the module's own, too
             raise AskewError(f"--import {name}: the module cannot be imported: {first_line(error)}") from None
-
-
-def split_outside_brackets(text: str, separator: str) -> list[str]:
-    """Split `a,b(c=1, d=[2, 3])` at the separators that stand in no brackets and no quotes."""
-    parts, depth, quote, start = [], 0, "", 0
-    for at, character in enumerate(text):
-        if quote:
-            quote = "" if character == quote else quote
-        elif character in "\"'":
-            quote = character
-        elif character in "([{":
-            depth += 1
-        elif character in ")]}":
-            depth -= 1
-        elif character == separator and depth == 0:
-            parts.append(text[start:at])
-            start = at + 1
-    return [part.strip() for part in (*parts, text[start:])]
 
 
 def print_json(value: Any) -> None:

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
-from askew.cli.common import AsJson, DataDir, Imports, err, import_modules, out, print_json, split_outside_brackets
+from askew.cli.common import AsJson, DataDir, Imports, console, err, import_modules, out, print_json
 from askew.cli.progress import RunProgress
 from askew.cli.run import CheckpointEvery, Device, Engine, Settings
 from askew.cli.sweep import RetryFailed
@@ -24,7 +23,7 @@ from askew.runs.compare import compare as run_all
 from askew.runs.compare import write_table
 from askew.runs.comparison import Comparison, Contender
 from askew.runs.folders import check_many, default_folder
-from askew.runs.load import load_recipe
+from askew.runs.load import load_recipe, method_calls, places
 
 app = typer.Typer()
 _LADDER = "fedavg, "
@@ -132,26 +131,17 @@ def make_recipes(file: Path | None, pairs: Sequence[str], methods: str | None) -
     tuned = file is None and load_recipe(None, plain, None, defaults).data.name == "digits"
     if not tuned and file is None:
         defaults = {"population": default_job.ONE_CLASS}
-    asked = _places(methods, ",") if methods is not None else list(
+    asked = places("--methods", methods, ",") if methods is not None else list(
         default_job.METHODS if tuned else (call.partition("(")[0] for call in default_job.METHODS))
     recipes = {}
     for text in asked:
-        parts = _places(text, "+")
+        parts = method_calls(text)
         specs = [registry.parse("method", part) for part in parts]
         label = "+".join(str(spec).removesuffix("()") for spec in specs)
         if label in recipes:
             raise AskewError(f"--methods names {label} twice")
         recipes[label] = load_recipe(file, pairs, parts, defaults)
     return recipes
-
-
-def _places(text: str, separator: str) -> list[str]:
-    """The names in `--methods`, none of them empty."""
-    parts = split_outside_brackets(text, separator)
-    if not all(parts):
-        raise AskewError(f"--methods {text!r} has an empty place; put one {separator!r} between two names, as in "
-                         f"fedavg{separator}fednnnn")
-    return parts
 
 
 def skew_table(result: Comparison, ladder: Comparison, data_dir: str | None) -> list[dict[str, Any]]:
@@ -198,7 +188,7 @@ def _draw(result: Comparison, folder: Path, plot: Path | None) -> None:
 def _show(table: Mapping[str, Any], folder: Path) -> None:
     from askew.report.comparison_table import divergence_lines, method_rows, needs_line, skew_rows
 
-    page = out if out.is_terminal else Console(width=max(out.width, 100), highlight=False)  # a pipe has no width
+    page = out if out.is_terminal else console(width=max(out.width, 100))  # a pipe has no width
     if table.get("skew"):
         page.print(skew_rows(table["skew"], title="What skew costs FedAvg"))
         page.print()
@@ -206,10 +196,10 @@ def _show(table: Mapping[str, Any], folder: Path) -> None:
     page.print(method_rows(table, title))
     page.print()
     for line in divergence_lines(table["methods"]):
-        page.print(line, style="red", markup=False)
+        page.print(line, style="red")
     for line in filter(None, (needs_line(table["methods"]), _about_judge(table), _about_fairness(table))):
-        page.print(line, markup=False, style="dim")
-    page.print(f"run folder: {folder}", soft_wrap=True, markup=False)
+        page.print(line, style="dim")
+    page.print(f"run folder: {folder}", soft_wrap=True)
 
 
 def _about_judge(table: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,16 +23,16 @@ from askew.cli.common import (
     import_modules,
     out,
     print_json,
-    split_outside_brackets,
 )
-from askew.core import skew
+from askew.core import registry, skew
 from askew.core.dataset import Dataset, Source
 from askew.core.errors import AskewError
 from askew.core.files import check_new
 from askew.core.population import Population
 from askew.core.population_spec import PopulationSpec
 from askew.core.recipe import parse_value
-from askew.core.registry import Spec
+from askew.core.registry import INJECTED, Spec
+from askew.runs.load import split_outside_brackets
 
 app = typer.Typer()
 
@@ -88,10 +89,11 @@ def partition(
 def complete(scheme: str, options: dict[str, Any]) -> PopulationSpec:
     """The scheme with the options put into its call, combinators behind it; an option beats what the call says."""
     text, *combinators = split_outside_brackets(scheme, "+")
-    if options:
-        inner = str(Spec("", options))[1:-1]
-        head = text[:-1].rstrip() if text.endswith(")") else f"{text}("
-        text = f"{head}{'' if head.endswith(('(', ',')) else ', '}{inner})"
+    name, positional, named = registry.read_call("partition", text)
+    if options and name in registry.names("partition"):
+        own = [key for key in inspect.signature(registry.find("partition", name)).parameters if key not in INJECTED]
+        if len(positional) <= len(own):  # else the call itself is refused below
+            text = str(Spec(name, {**dict(zip(own, positional, strict=False)), **named, **options}))
     return PopulationSpec.of(" + ".join([text, *combinators]))
 
 

@@ -17,8 +17,9 @@ class RunProgress:
 
     def __init__(self, total: int, label: str, quiet: bool = False) -> None:
         self._bar = Progress(
-            TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TextColumn("{task.fields[seen]}"),
-            TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(), console=err, disable=quiet or not err.is_terminal,
+            TextColumn("{task.description}", markup=False), BarColumn(bar_width=24), MofNCompleteColumn(),
+            TextColumn("{task.fields[seen]}", markup=False), TimeElapsedColumn(), TextColumn("left"),
+            TimeRemainingColumn(), console=err, disable=quiet or not err.is_terminal,
         )
         self._id = self._bar.add_task(label, total=total, seen="")
 

@@ -10,10 +10,10 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
-from askew.cli.common import AsJson, DataDir, Imports, err, import_modules, out, print_json
+from askew.cli.common import AsJson, DataDir, Imports, console, err, import_modules, out, print_json
 from askew.cli.progress import RunProgress
 from askew.cli.run import Device, Engine, Precision
 from askew.core.errors import AskewError
@@ -128,13 +128,13 @@ def _rates(items: Sequence[Item], files: Results, seeds: int | None, device: str
         unknown = {kind(need.base): need.base for need in left
                    if kind(need.base) not in rates and need.base.data.name in INPUTS}
         for what, recipe in unknown.items():
-            err.print(f"timing {what} ...", markup=False)
+            err.print(f"timing {what} ...")
             rates[what] = try_out(recipe, device, engine, precision)
     return rates
 
 
 def _page() -> Console:
-    return out if out.is_terminal else Console(width=max(out.width, 100), highlight=False)  # a pipe has no width
+    return out if out.is_terminal else console(width=max(out.width, 100))  # a pipe has no width
 
 
 def _show_list(items: Sequence[Item], summaries: Sequence[ItemSummary], files: Results, seeds: int | None,
@@ -146,7 +146,7 @@ def _show_list(items: Sequence[Item], summaries: Sequence[ItemSummary], files: R
     for name in ("item", "runs", "images to train", "time here", "status"):
         table.add_column(name, justify="left" if name in ("item", "status") else "right")
     for summary in summaries:
-        table.add_row(escape(summary.item.address), f"{summary.runs_done}/{len(summary.needs)}",
+        table.add_row(summary.item.address, f"{summary.runs_done}/{len(summary.needs)}",
                       _amount(summary.images), _duration(estimated_seconds(summary.needs, rates)), summary.status)
     page.print(table)
     everything = needs(items, files, seeds)
@@ -160,7 +160,7 @@ def _show_list(items: Sequence[Item], summaries: Sequence[ItemSummary], files: R
 
 def _show_item(summary: ItemSummary) -> None:
     page = _page()
-    page.print(f"[bold]{escape(summary.item.address)}[/bold]  {escape(summary.item.title)}", soft_wrap=True)
+    page.print(Text.assemble((summary.item.address, "bold"), f"  {summary.item.title}"), soft_wrap=True)
     if summary.scale == "quick":
         page.print(QUICK, style="yellow")
     if summary.item.variant:
@@ -169,11 +169,11 @@ def _show_item(summary: ItemSummary) -> None:
     for name in ("", "paper", "ours", "n", "verdict"):
         table.add_column(name, justify="left" if name in ("", "verdict") else "right")
     for row in summary.rows:
-        table.add_row(escape(row.name), _paper(row), _ours(row), str(row.ours.n or ""), row.verdict or "")
+        table.add_row(row.name, _paper(row), _ours(row), str(row.ours.n or ""), row.verdict or "")
     page.print(table)
     for claim, decision in summary.claims:
         if summary.scale == "full":
-            page.print(f"{decision}: {claim.says} ({claim.where})", markup=False, soft_wrap=True)
+            page.print(f"{decision}: {claim.says} ({claim.where})", soft_wrap=True)
     page.print(f"{summary.runs_done} of {len(summary.needs)} runs done\n")
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from askew.cli.common import AsJson, DataDir, Imports, err, import_modules, out, print_json
 from askew.cli.progress import RunProgress
@@ -25,12 +26,15 @@ Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, ...")]
 Settings = Annotated[list[str] | None, typer.Option(
     "--set", metavar="KEY=VALUE", help="A field of the recipe (rounds=20) or an argument of one of its pieces (sgd.lr=0.05).")]
 
+Methods = Annotated[list[str] | None, typer.Option(
+    "--method", metavar="METHOD", help="A method, e.g. fednnnn or 'fedprox(mu=0.1)'; + between several, or repeated.")]
+
 
 @app.command()
 def run(
     file: Annotated[Path | None, typer.Argument(help="A recipe in TOML; without one, FedAvg on the embedded digits.")] = None,
     settings: Settings = None,
-    method: Annotated[str | None, typer.Option(help="A method of the papers, e.g. fednnnn or 'fedprox(mu=0.1)'.")] = None,
+    method: Methods = None,
     seed: Annotated[int | None, typer.Option(help="Seed of every random stream.")] = None,
     folder: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="The run folder; else a new one under runs/.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run that DIR holds; only what askew wrote goes.")] = False,
@@ -76,9 +80,10 @@ def show(result: Result, as_json: bool) -> None:
         best = ""
         if result.evaluations:
             best = f", best {result.objective.shown(result.best[result.headline])} in round {result.best['round']}"
-        out.print(f"{result.recipe.name} on {result.recipe.data.name}: {result.headline.replace('_', ' ')} "
-                  f"[bold]{result.objective.shown(result.score)}[/bold] after "
-                  f"{rounds} rounds{best}  ({result.seconds:.1f} s)")
+        out.print(Text.assemble(f"{result.recipe.name} on {result.recipe.data.name}: "
+                                f"{result.headline.replace('_', ' ')} ",
+                                (result.objective.shown(result.score), "bold"),
+                                f" after {rounds} rounds{best}  ({result.seconds:.1f} s)"))
         if result.dropped:
             out.print(in_words(result.dropped))
         out.print(f"run folder: {result.folder}")

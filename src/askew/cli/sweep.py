@@ -12,13 +12,13 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from askew.cli.common import AsJson, DataDir, Imports, err, import_modules, out, print_json, split_outside_brackets
+from askew.cli.common import AsJson, DataDir, Imports, err, import_modules, out, print_json
 from askew.cli.progress import RunProgress
-from askew.cli.run import CheckpointEvery, Device, Engine, Precision, Settings
-from askew.core.errors import AskewError
+from askew.cli.run import CheckpointEvery, Device, Engine, Methods, Precision, Settings
+from askew.core.errors import AskewError, shown
 from askew.core.recipe import parse_value
 from askew.runs.folders import check_many, held
-from askew.runs.load import load_recipe
+from askew.runs.load import load_recipe, split_outside_brackets
 from askew.runs.result import Result
 from askew.runs.sweep import grid
 from askew.runs.sweep import sweep as train
@@ -33,7 +33,7 @@ def sweep(
     axes: Annotated[list[str] | None, typer.Option(
         "--grid", metavar="KEY=A,B,...", help="Values of one setting; repeat for more axes.")] = None,
     settings: Settings = None,
-    method: Annotated[str | None, typer.Option(help="A method of the papers, e.g. fedavgm.")] = None,
+    method: Methods = None,
     folder: Annotated[Path | None, typer.Option(
         "--out", metavar="DIR", help="Keep a run folder for each configuration here; else nothing is written.")] = None,
     go_on: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted sweep in DIR (same options).")] = False,
@@ -55,9 +55,7 @@ def sweep(
       askew sweep --method fedavgm --grid sgd.lr=0.03,0.1,0.3 --grid momentum.beta=0.7,0.9 --grid seed=0,1,2
     """
     import_modules(imports)
-    values = dict(_axis(text) for text in axes or [])
-    if not values:
-        raise AskewError("sweep needs at least one --grid KEY=A,B,...; for example --grid sgd.lr=0.03,0.1,0.3")
+    values = _axes(axes or [])
     recipes = grid(load_recipe(file, settings or [], method), values)
     combinations = [dict(zip(values, chosen, strict=True)) for chosen in product(*values.values())]  # in the order of `grid`
     check_many(folder, go_on, "sweep")
@@ -117,6 +115,21 @@ def _folder_name(number: int, setting: dict[str, object]) -> str:
     text = "-".join(f"{key}={value}" for key, value in setting.items())
     plain = re.sub(r"[^\w.=+]+", "-", text)[:60].strip("-")
     return f"{number:03d}-{plain}"
+
+
+def _axes(texts: Sequence[str]) -> dict[str, list[object]]:
+    """The grid: no axis and no value of one twice, which would train the same twice or leave something out."""
+    if not texts:
+        raise AskewError("sweep needs at least one --grid KEY=A,B,...; for example --grid sgd.lr=0.03,0.1,0.3")
+    values: dict[str, list[object]] = {}
+    for key, axis in map(_axis, texts):
+        if key in values:
+            raise AskewError(f"--grid: {key!r} has two axes; write all values in one: --grid {key}=A,B,...")
+        if twice := [value for i, value in enumerate(axis) if value in axis[:i]]:
+            raise AskewError(f"--grid: {key} has the value {shown(twice[0])} twice; the same run again is no further "
+                             "evidence")
+        values[key] = axis
+    return values
 
 
 def _axis(text: str) -> tuple[str, list[object]]:

@@ -9,6 +9,8 @@ import math
 from dataclasses import dataclass
 from typing import Annotated
 
+LARGEST = 10**9  # rounds, epochs, examples: a number beyond is a slip, and would fill the memory or never end
+
 
 @dataclass(frozen=True)
 class Bounds:
@@ -28,11 +30,15 @@ class Bounds:
         above = value > self.low if self.open_low else value >= self.low
         return above and (value < self.high if self.open_high else value <= self.high)
 
+    def objection(self, value: float) -> str:
+        """What a number has to be that is not within them."""
+        return f"must be at most {self.high:,}" if value > self.high == LARGEST else self.words
+
     @property
     def words(self) -> str:
-        if self.low == 0 and math.isinf(self.high):
+        if self.low == 0 and self.high >= LARGEST:
             return "must be positive" if self.open_low else "must not be negative"
-        if math.isinf(self.high):
+        if self.high >= LARGEST:
             return f"must be {'above' if self.open_low else 'at least'} {self.low:g}"
         if isinstance(self.low, int) and isinstance(self.high, int) and not self.open_high and self.high > 1:
             return f"must be from {self.low} to {self.high}"
@@ -43,4 +49,4 @@ NonNegative = Annotated[float, Bounds(0)]
 Positive = Annotated[float, Bounds(0, open_low=True)]
 Share = Annotated[float, Bounds(0, 1)]
 Decay = Annotated[float, Bounds(0, 1, open_high=True)]
-Count = Annotated[int, Bounds(1)]
+Count = Annotated[int, Bounds(1, LARGEST)]

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from askew.core.arguments import check_fields
 from askew.core.errors import AskewError
 from askew.core.tensors import ModelState, Params, Tree
 
@@ -121,6 +122,7 @@ class ClientPiece:
         end: (message, state, memory, context) -> (message, memory), once the last step is done. `message["update"]` is what
             the client's training came to, `message["buffers"]` its buffers; `context.params` are the trained weights.
         payload: model -> bytes that one such model takes on the wire, where the piece changes that.
+        once: a second one in the chain would make no sense: two strengths of one penalty, say.
         check: raises `AskewError` with the reason where the piece makes no sense in a plan.
     """
 
@@ -133,7 +135,11 @@ class ClientPiece:
     wants: Sequence[str] = ()
     bound: float | Tensor | None = None
     payload: Callable[[Mapping[str, Tensor]], int] | None = None
+    once: bool = False
     check: Callable[[Plan], None] = _no_objection
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @property
     def spec(self) -> Spec | None:
@@ -155,12 +161,26 @@ class OnGradient(ClientPiece):
 
 @dataclass(frozen=True, repr=False)
 class Optimiser(ClientPiece):
-    """The piece that turns a gradient into an update: exactly one per chain."""
+    """The piece that turns a gradient into an update: exactly one per chain.
+
+    Args:
+        momentum: of steps that are those of SGD with momentum from 0 in each round; None: steps of another form.
+    """
+
+    momentum: float | Tensor | None = 0.0
 
 
 @dataclass(frozen=True, repr=False)
 class OnUpdate(ClientPiece):
     """A piece that acts on the optimiser's update, and so stands behind it."""
+
+
+def check_once(where: str, pieces: Sequence[ClientPiece | ServerPiece]) -> None:
+    """Refuse the second of pieces that make no sense twice."""
+    names = [p.name for p in pieces if p.once]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise AskewError(f"{where}: {twice[0]} stands twice, which makes no sense; keep one of them (or leave one of "
+                         "two methods out)")
 
 
 class ClientChain:
@@ -213,6 +233,7 @@ class ClientChain:
             raise AskewError("step: no piece makes an update; add one, such as sgd(lr=0.1)")
         if len(at) > 1:
             raise AskewError(f"step: {names[at[0]]} and {names[at[1]]} both make the update; keep one of them")
+        check_once("step", self.pieces)
         sending = [(name, p.name) for p in self.pieces for name in p.sends]
         if twice := [name for name, _ in sending if [n for n, _ in sending].count(name) > 1]:
             raise AskewError(f"step: two pieces send {twice[0]!r}; keep one of them")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from askew.core.errors import AskewError
+from askew.core.arguments import check_fields, checked
+from askew.core.errors import AskewError, first_line
 from askew.core.targets import Targets, as_tensor, check_targets, numbered, read_targets
 
 
@@ -24,8 +25,12 @@ class Examples:
     def __len__(self) -> int:
         return len(self.y)
 
+    @checked
     def to(self, device: torch.device | str) -> Examples:
-        return Examples(self.x.to(device), self.y.to(device))
+        try:
+            return Examples(self.x.to(device), self.y.to(device))
+        except RuntimeError as error:
+            raise AskewError(f"device {str(device)!r} is not available here: {first_line(error)}") from None
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,7 @@ class Dataset:
     targets: Targets = "classes"
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for split, examples in (("train", self.train), ("test", self.test)):
             _check(f"{self.name}: {split}", examples)
             check_targets(f"{self.name}: {split}", examples.y, self.targets, len(self.classes))
@@ -77,6 +83,7 @@ class Dataset:
         """Outputs that a network must have: classes, numbers, labels, or tokens at each place."""
         return len(self.classes)
 
+    @checked
     def labels_of(self, examples: Examples) -> np.ndarray:
         """The class of each example: all 0 where the targets are not classes."""
         return examples.y.cpu().numpy() if self.targets == "classes" else np.zeros(len(examples), np.int64)
@@ -85,11 +92,13 @@ class Dataset:
     def input_shape(self) -> tuple[int, ...]:
         return tuple(self.train.x.shape[1:])
 
+    @checked
     def to(self, device: torch.device | str) -> Dataset:
         return replace(self, train=self.train.to(device), test=self.test.to(device))
 
     @classmethod
-    def from_tensors(cls, train: tuple[Tensor, Tensor], test: tuple[Tensor, Tensor], *, name: str = "custom",
+    @checked
+    def from_tensors(cls, train: tuple[Any, Any], test: tuple[Any, Any], *, name: str = "custom",
                      classes: Sequence[str] | None = None, targets: Targets = "classes") -> Dataset:
         """Wrap tensors (or arrays) you already have.
 
@@ -113,8 +122,6 @@ class Dataset:
             Traceback (most recent call last):
             askew.core.errors.AskewError: custom: train: label 0.7 of example 0 is no class; labels must be whole numbers; ...
         """
-        if targets not in get_args(Targets):
-            raise AskewError(f"{name}: targets must be one of {', '.join(get_args(Targets))}, not {targets!r}")
         examples = [Examples(as_tensor(f"{name}: {split} inputs", x), read_targets(f"{name}: {split}", y, targets))
                     for split, (x, y) in (("train", train), ("test", test))]
         if classes is None:

@@ -29,9 +29,8 @@ def migrate(values: Mapping[str, Any]) -> dict[str, Any]:
         {'step': ['sgd(lr=decay(start=0.1, factor=0.992))'], 'population': 'iid(clients=4) + hold_out(fraction=0.1)'}
     """
     rest = {key: value for key, value in values.items() if key not in FIELDS_OF_COMBINATORS}
-    population = " + ".join([str(values.get("population", FIRST_POPULATION)), *_combinators(values)])
-    if len(rest) < len(values):
-        rest["population"] = population
+    if len(rest) < len(values) and isinstance(population := values.get("population", FIRST_POPULATION), str):
+        rest["population"] = " + ".join([population, *_combinators(values)])
     changes = {"step": _with_schedule, "probes": _renamed}
     return {key: _each(value, changes[key]) if key in changes else value for key, value in rest.items()}
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 from torch import Tensor
 
 from askew.core import registry
+from askew.core.arguments import check_fields, checked
 from askew.core.dataset import Dataset
 from askew.core.errors import AskewError, first_line
 from askew.core.registry import Spec
@@ -55,6 +56,9 @@ class Objective:
     mean: Function | None = None
     spec: Spec | None = None
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
     @property
     def name(self) -> str:
         return self.spec.name if self.spec else "objective"
@@ -67,10 +71,12 @@ class Objective:
         """The headline of each example, [B]."""
         return self.losses(output, target) if self.headline == "loss" else self.measures(output, target)[self.headline]
 
+    @checked
     def reached(self, score: float, target: float) -> bool:
         """Whether a headline is at least as good as a target."""
         return score >= target if self.higher_is_better else score <= target
 
+    @checked
     def shown(self, score: float) -> str:
         """The headline as reports write it.
 
@@ -80,6 +86,7 @@ class Objective:
         """
         return f"{score:.2%}" if self.is_share else f"{score:.4g}"
 
+    @checked
     def check_data(self, data: Dataset) -> None:
         """Refuse data whose targets are of another kind."""
         if self.targets is not None and data.targets != self.targets:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
+from askew.core.arguments import checked
+from askew.core.bounds import Bounds, Count
 from askew.core.errors import AskewError, first_line
 
 _CHUNK = 1_000_000  # indices that are looked at in one go where there may be a hundred million
@@ -36,6 +38,7 @@ class Ownership:
             raise AskewError(f"ownership: offsets must go up from 0 to the {len(self.indices)} indices, not as {ends}")
 
     @classmethod
+    @checked
     def of(cls, parts: Sequence[np.ndarray | Sequence[int]]) -> Ownership:
         """From the indices of each client: whole numbers of any type, none of them twice.
 
@@ -53,7 +56,8 @@ class Ownership:
         return owned
 
     @classmethod
-    def by_owner(cls, owner: np.ndarray, num_clients: int) -> Ownership:
+    @checked
+    def by_owner(cls, owner: np.ndarray, num_clients: Annotated[int, Bounds(0)]) -> Ownership:
         """From one owner an example; a negative owner means that nobody has it. Examples keep their order."""
         owner = whole_numbers("ownership: owners", owner)
         if len(owner) and int(owner.max()) >= num_clients:
@@ -110,7 +114,8 @@ class Ownership:
             raise AskewError(f"population: {what} index {int(self.indices.max())} is outside the {size} examples of "
                              f"{name}; it was drawn for other data")
 
-    def counts(self, labels: np.ndarray, num_classes: int) -> np.ndarray:
+    @checked
+    def counts(self, labels: np.ndarray, num_classes: Count) -> np.ndarray:
         """Examples per client and class, shape (clients, classes)."""
         owner = np.repeat(np.arange(len(self), dtype=np.int64), self.sizes)
         flat = np.bincount(owner * num_classes + labels[self.indices], minlength=len(self) * num_classes)
@@ -122,6 +127,7 @@ class Ownership:
         indices = np.concatenate([self.indices, other.indices])
         return Ownership(indices[np.argsort(owner, kind="stable")], self.offsets + other.offsets)
 
+    @checked
     def at(self, positions: np.ndarray) -> Ownership:
         """The same ownership with each index i replaced by positions[i] (from a subset back to the whole)."""
         return Ownership(positions[self.indices], self.offsets)

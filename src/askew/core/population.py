@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from askew.core import skew
+from askew.core.arguments import check_fields, checked
 from askew.core.arrays import read_arrays
+from askew.core.bounds import Count
 from askew.core.dataset import Dataset
 from askew.core.errors import AskewError, first_line
 from askew.core.files import written
@@ -48,6 +50,7 @@ class Population:
     class_totals: np.ndarray | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
         clients = len(self.train)
         if clients == 0:
             raise AskewError("a population needs at least one client")
@@ -65,7 +68,8 @@ class Population:
                              f"({len(empty)} of {len(self.train)} are empty); ask for fewer clients or less skew")
 
     @classmethod
-    def of(cls, train: Ownership, labels: np.ndarray, num_classes: int, **rest: Any) -> Population:
+    @checked
+    def of(cls, train: Ownership, labels: np.ndarray, num_classes: Count, **rest: Any) -> Population:
         """From the training indices and the labels they point to."""
         labels = whole_numbers("population: labels", labels)
         train.check_below("train", len(labels), "these labels")
@@ -118,6 +122,7 @@ class Population:
         """
         return self.num_clients == 1 and self.class_totals is not None and int(self.sizes[0]) == int(self.class_totals.sum())
 
+    @checked
     def accuracies(self, correct: np.ndarray, class_accuracy: np.ndarray) -> np.ndarray:
         """Each client's accuracy with one model.
 
@@ -134,11 +139,15 @@ class Population:
             [0.9, 0.7]
         """
         if self.test is None:
+            if class_accuracy.shape != (self.num_classes,):
+                raise AskewError(f"population: accuracies of {self.num_classes} classes are needed, not "
+                                 f"{class_accuracy.shape}")
             return self.counts / self.counts.sum(axis=1, keepdims=True) @ class_accuracy
         owner = np.repeat(np.arange(self.num_clients), self.test.sizes)
         sums = np.bincount(owner, weights=correct[self.test.indices], minlength=self.num_clients)
         return sums / np.maximum(self.test.sizes, 1)
 
+    @checked
     def at(self, positions: np.ndarray) -> Population:
         """Indices of a subset turned into indices of the whole training set."""
         validation = None if self.validation is None else self.validation.at(positions)
@@ -176,6 +185,7 @@ class Population:
         if self.validation is not None:
             self.train.joined(self.validation).check_once()  # a client is not validated on what it trains on
 
+    @checked
     def save(self, path: str | Path) -> None:
         """Write one small file (numpy's compressed archive)."""
         arrays: dict[str, np.ndarray] = {"counts": self.counts, "server": self.server}
@@ -191,6 +201,7 @@ class Population:
             np.savez_compressed(file, about=np.array(about), **{k: _narrow(v) for k, v in arrays.items()})  # type: ignore[arg-type]
 
     @classmethod
+    @checked
     def load(cls, path: str | Path) -> Population:
         """Read what `save` wrote; a file that contradicts itself is refused."""
         arrays = read_arrays(path, "population file, as 'askew partition --save' writes it")

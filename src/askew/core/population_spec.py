@@ -14,7 +14,7 @@ import numpy as np
 
 from askew.core import registry
 from askew.core.dataset import Source
-from askew.core.errors import AskewError
+from askew.core.errors import AskewError, shortened, shown
 from askew.core.population import Population
 from askew.core.registry import Spec
 
@@ -57,13 +57,14 @@ class PopulationSpec:
     def of(cls, value: Any) -> PopulationSpec:
         """From text, a scheme's `Spec` or a value of this type; names and arguments are checked."""
         if isinstance(value, PopulationSpec):
-            return cls(registry.parse("partition", value.scheme), tuple(_combinator(spec) for spec in value.combinators))
-        if isinstance(value, Spec):
-            return cls(registry.parse("partition", value))
+            return cls(_scheme(value.scheme), tuple(_combinator(spec) for spec in value.combinators))
+        if isinstance(value, Spec | Combinator):
+            return cls(_scheme(value))
         if not isinstance(value, str):
-            raise AskewError(f"population must be a scheme such as iid(clients=10), with + hold_out(0.05) where wanted, not {value!r}")
+            raise AskewError("population must be a scheme such as iid(clients=10), with + hold_out(0.05) where wanted, "
+                             f"not {shown(value)}")
         scheme, *combinators = _terms(value)
-        return cls(registry.parse("partition", scheme), tuple(map(_combinator, combinators)))
+        return cls(_scheme(scheme), tuple(map(_combinator, combinators)))
 
     @property
     def name(self) -> str:
@@ -101,21 +102,38 @@ class PopulationSpec:
         return default if spec is None else spec.args.get(name, default)
 
 
+def _scheme(value: str | Spec | Combinator) -> Spec:
+    name = registry.read_call("partition", value)[0] if isinstance(value, str) else _spec(value).name
+    if name in registry.names("combinator") and name not in registry.names("partition"):
+        raise AskewError(f"population: {name} is a combinator; put it behind a scheme: iid(clients=10) + "
+                         f"{_text(value)}")
+    return registry.parse("partition", value if isinstance(value, str) else registry.without_tensors(_spec(value)))
+
+
 def _combinator(value: str | Spec | Combinator) -> Spec:
-    if isinstance(value, Combinator):
-        assert value.spec is not None, "a combinator is made by a function with @piece"
-        value = value.spec
-    return registry.parse("combinator", value)
+    return registry.parse("combinator", value if isinstance(value, str) else registry.without_tensors(_spec(value)))
+
+
+def _spec(value: Any) -> Spec:
+    spec = value.spec if isinstance(value, Combinator) else value
+    if not isinstance(spec, Spec):
+        raise AskewError(f"population: {shown(value)} is no piece; write a call such as hold_out(0.05), or make it by "
+                         "a function with @piece")
+    return spec
+
+
+def _text(value: str | Spec | Combinator) -> str:
+    return shortened(value if isinstance(value, str) else str(_spec(value)), 80)
 
 
 def _terms(text: str) -> list[str]:
     """`a() + b(1)` as ["a()", "b(1)"]; what cannot be read is left to whoever reads the scheme, whose error names it."""
-    try:
-        node = ast.parse(text.strip(), mode="eval").body
-    except SyntaxError:
-        return [text]
+    node = registry.expression(text) if len(text) <= registry.LONGEST else None
     terms: list[str] = []
-    while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        terms.append(ast.unparse(node.right))
-        node = node.left
-    return [ast.unparse(node), *reversed(terms)]
+    try:
+        while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            terms.append(ast.unparse(node.right))
+            node = node.left
+        return [ast.unparse(node), *reversed(terms)] if node and terms else [text]
+    except RecursionError:
+        return [text]

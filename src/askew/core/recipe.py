@@ -9,18 +9,21 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import inspect
 import json
-import math
 import tomllib
-import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
+
 from askew.core import registry
-from askew.core.bounds import Bounds, Count
-from askew.core.errors import AskewError, suggest
+from askew.core.arguments import accepted, bare, checked, hints_of
+from askew.core.bounds import LARGEST, Bounds, Count
+from askew.core.errors import AskewError, first_line, shown, suggest
+from askew.core.files import MEGABYTE, read_text
 from askew.core.migrate import FIELDS_OF_COMBINATORS, migrate
 from askew.core.population_spec import PopulationSpec
 from askew.core.registry import Spec
@@ -30,6 +33,9 @@ PIECE_FIELDS = {"data": "data", "preprocess": "preprocess", "population": "parti
                 "objective": "objective", "step": "client", "upload": "client", "server": "server", "pool": "pool",
                 "probes": "probe", "adversity": "adversity", "guard": "guard"}
 LIST_FIELDS = ("preprocess", "step", "upload", "server", "probes", "adversity", "guard")
+SIDES = {"client": ("step", "upload"), "server": ("server",)}  # where pieces of one name may do different things
+LARGEST_FILE = 4 * MEGABYTE  # a recipe of all pieces has a few kilobytes
+LONGEST_NAME = 200  # characters: names stand in tables and in the names of folders
 FORMAT = 3  # of recipes and their fingerprints. 1: taken over the whole text; 2: see `migrate`
 Pieces = Sequence[Any]  # strings, Specs or made pieces before __post_init__, Specs after it
 
@@ -74,7 +80,7 @@ class Recipe:
     step: Pieces = ("sgd(lr=0.1)",)
     upload: Pieces = ()
     epochs: Count = 1
-    batch_size: Annotated[int, Bounds(0)] = 10
+    batch_size: Annotated[int, Bounds(0, LARGEST)] = 10
     server: Pieces = ("mean()",)
     pool: Any = "single_model()"
     fraction: Annotated[float, Bounds(0, 1, open_low=True)] = 1.0
@@ -87,18 +93,16 @@ class Recipe:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, hint in _hints().items():
+        for name, hint in hints_of(Recipe).items():
             value = getattr(self, name)
             if name in PIECE_FIELDS:
                 object.__setattr__(self, name, _as_specs(name, value))
                 continue
-            if not registry.fits(value, hint):
-                raise AskewError(f"{name} must be {registry.hint_name(hint)}, not {value!r}")
-            for bounds in registry.bounds_of(hint):
-                if value not in bounds:
-                    raise AskewError(f"{name} {bounds.words}, got {value}")
-            if registry.bare(hint) is float:
-                object.__setattr__(self, name, float(value))
+            value = accepted(name, value, hint)
+            object.__setattr__(self, name, float(value) if bare(hint) is float else value)
+        if not self.name.isprintable() or len(self.name) > LONGEST_NAME:
+            raise AskewError(f"name must be one line of at most {LONGEST_NAME} printable characters, not "
+                             f"{shown(self.name)}")
 
     def replace(self, **changes: Any) -> Recipe:
         """A variant of this recipe."""
@@ -106,28 +110,31 @@ class Recipe:
             _check_key(name)
         return dataclasses.replace(self, **changes)
 
+    @checked
     def with_setting(self, address: str, value: Any) -> Recipe:
         """A variant with one field, or one argument of a piece, changed.
 
         Args:
             address: a field (`rounds`) or piece.argument (`sgd.lr`, or `decay.start` of a schedule inside it), as `--set`
-                writes it; a piece that stands in two places (`quantize`, in upload and server) is changed in both.
+                writes it; `client.adam.lr` and `server.adam.lr` (or a field's name in front) where both have a piece of
+                that name. One that takes the same arguments in both (`quantize`) is changed in both without it.
             value: the new value.
         """
-        target, dot, argument = address.partition(".")
-        if not dot:
+        if "." not in address:
             _check_key(address)
             return dataclasses.replace(self, **{address: value})
+        *place, target, argument = address.rsplit(".", 2)
+        held = {name: _pieces(name, getattr(self, name)) for name in _fields_at(address, *place)}
+        _check_one_meaning(address, target, held)
         changes: dict[str, Any] = {}
-        for name in PIECE_FIELDS:
-            pieces = _pieces(name, getattr(self, name))
+        for name, pieces in held.items():
             named = any(target in registry.names_in(spec) for _, spec in pieces)
             if named or (name == target and pieces):
                 piece = target if named else pieces[0][1].name
                 changes[name] = _put_together(name, [registry.with_argument(spec, piece, argument, value) for _, spec in pieces])
         if changes:
             return dataclasses.replace(self, **changes)
-        present = [piece for name in PIECE_FIELDS for _, spec in _pieces(name, getattr(self, name)) for piece in registry.names_in(spec)]
+        present = [name for pieces in held.values() for _, spec in pieces for name in registry.names_in(spec)]
         raise AskewError(f"{address}: the recipe has no piece {target!r}; {suggest(target, present)}")
 
     @property
@@ -162,6 +169,7 @@ class Recipe:
         return "\n".join(lines) + "\n"
 
     @classmethod
+    @checked
     def from_mapping(cls, values: Mapping[str, Any]) -> Recipe:
         """From a file's keys, also those of an earlier version (see `migrate`)."""
         values = migrate(values)
@@ -170,34 +178,37 @@ class Recipe:
         return cls(**values)
 
     @classmethod
+    @checked
     def from_toml(cls, text: str) -> Recipe:
-        return cls.from_mapping(read_toml(text, "recipe"))
+        """From what `to_toml` wrote; an empty text is what is left of a file, and no recipe."""
+        if not (values := read_toml(text, "recipe")):
+            raise AskewError("the recipe is empty: it was not written to its end; for the default recipe write "
+                             "Recipe(), or name no file")
+        return cls.from_mapping(values)
 
 
 def read_toml(text: str, where: str) -> dict[str, Any]:
     """Parse TOML; an error names the place and the line."""
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise AskewError(f"{where} is not valid TOML: {error}") from None
+    except (ValueError, RecursionError) as error:  # 5,000 digits are a ValueError, 1,000 brackets a RecursionError
+        raise AskewError(f"{where} is not valid TOML: {first_line(error)}") from None
 
 
 def read_file(path: Path) -> dict[str, Any]:
     """The keys of a recipe file."""
-    try:
-        return read_toml(path.read_text(encoding="utf-8"), str(path))
-    except FileNotFoundError:
-        raise AskewError(f"no recipe file {str(path)!r}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise AskewError(f"{str(path)!r} cannot be read: {error}") from None
+    if not path.exists():
+        raise AskewError(f"no recipe file {str(path)!r}")
+    return read_toml(read_text(path, "recipe", LARGEST_FILE), str(path))
 
 
 def parse_value(text: str) -> Any:
     """A value as `--set` writes it: TOML where it parses, else a plain word (so that quotes may be left out)."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        read = tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError):
         return text
+    return read["value"] if list(read) == ["value"] else text
 
 
 def _check_key(name: str) -> None:
@@ -209,9 +220,21 @@ def _check_key(name: str) -> None:
         raise AskewError(f"unknown key {name!r}; {suggest(name, known)}")
 
 
-@functools.cache
-def _hints() -> dict[str, Any]:
-    return typing.get_type_hints(Recipe, include_extras=True)
+def _fields_at(address: str, place: str | None = None) -> Sequence[str]:
+    """The fields that hold the pieces of a place: client, server, or a field itself."""
+    if place is None:
+        return list(PIECE_FIELDS)
+    if place not in SIDES and place not in PIECE_FIELDS:
+        raise AskewError(f"{address}: there is no {place!r} in a recipe; {suggest(place, [*SIDES, *PIECE_FIELDS])}")
+    return SIDES.get(place, (place,))
+
+
+def _check_one_meaning(address: str, target: str, held: Mapping[str, Sequence[tuple[str, Spec]]]) -> None:
+    """Refuse a name that pieces of two kinds have which take different arguments."""
+    kinds = dict.fromkeys(kind for pieces in held.values() for kind, spec in pieces if spec.name == target)
+    if len({tuple(inspect.signature(registry.find(kind, target)).parameters) for kind in kinds}) > 1:
+        raise AskewError(f"{address}: {' and '.join(kinds)} both have a piece {target!r}; write "
+                         f"{' or '.join(f'{kind}.{address}' for kind in kinds)}")
 
 
 def _as_specs(name: str, value: Any) -> Any:
@@ -221,13 +244,14 @@ def _as_specs(name: str, value: Any) -> Any:
         if registry.dataclass_with_spec(item) and item.spec is not None:
             item = item.spec  # a piece made in Python
         if not isinstance(item, str | Spec):
-            raise AskewError(f"{name} must name a piece of kind {kind}, such as {registry.names(kind)[0]}(), not {item!r}")
-        return registry.parse(kind, item)
+            raise AskewError(f"{name} must name a piece of kind {kind}, such as {registry.names(kind)[0]}(), not "
+                             f"{shown(item)}")
+        return registry.parse(kind, registry.without_tensors(item) if isinstance(item, Spec) else item)
 
     if name == "population":
         return PopulationSpec.of(value)
     if name in LIST_FIELDS:
-        if isinstance(value, str | Spec) or not isinstance(value, Sequence):
+        if not isinstance(value, list | tuple | np.ndarray):
             value = [value]
         return tuple(one(item) for item in value)
     return one(value)
@@ -243,7 +267,7 @@ def _default(recipe: Any, name: str) -> str:
 def _essential(name: str, value: Any) -> str:
     """A field's value without what is as it is by default."""
     if name not in PIECE_FIELDS:
-        return repr(float(value) if registry.bare(_hints().get(name)) is float else value)
+        return repr(float(value) if bare(hints_of(Recipe).get(name)) is float else value)
     return ", ".join(_essential_piece(kind, str(spec)) for kind, spec in _pieces(name, value))
 
 
@@ -271,9 +295,5 @@ def _toml(value: Any) -> str:
         return json.dumps(str(value), ensure_ascii=False)  # TOML knows no surrogate pairs, which JSON's escapes use
     if isinstance(value, tuple | list):
         return "[" + ", ".join(_toml(item) for item in value) + "]"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float) and math.isinf(value):
-        return "inf"
     return json.dumps(value, ensure_ascii=False)
 

@@ -9,28 +9,31 @@ needs one function and no edit anywhere else.
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import importlib
 import inspect
 import math
-import types
+import re
 import typing
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Literal, TypeVar, Union
+from typing import Any, TypeVar
 
 import torch
 
-from askew.core.bounds import Bounds
-from askew.core.errors import AskewError, suggest
+from askew.core.arguments import accepted, hint_name, hints_of, options
+from askew.core.errors import AskewError, shortened, shown, suggest
 
 KINDS = ("data", "partition", "combinator", "preprocess", "model", "client", "server", "pool", "start", "objective", "probe",
          "schedule", "adversity", "guard", "method")
 # Arguments that the program supplies, never the recipe: what a partition divides, what a network must fit.
 INJECTED = ("source", "seed", "input_shape", "num_classes", "data", "data_dir", "base")
 _PIECES: dict[str, dict[str, Callable[..., Any]]] = {kind: {} for kind in KINDS}
-_HINTS: dict[Callable[..., Any], dict[str, Any]] = {}
-# (kind, an earlier name) -> its name now, and arguments that it took then and does not need any more.
+BATCHED = frozenset({"client", "server", "schedule"})  # numbers of these may be tensors: one of each configuration
+_WARNED_OF = re.compile(r"\\|[\d.](?!e[-+\d])[^\W\d]")  # Python warns of 'C:\data' and 1x; we read or refuse them
+LONGEST = 100_000  # characters of a call: a list of some ten thousand numbers
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -62,10 +65,13 @@ def piece(*kinds: str) -> Callable[[F], F]:
 
     for kind in kinds:
         if kind not in KINDS:
-            raise AskewError(f"piece: unknown kind {kind!r}; {suggest(kind, KINDS)}")
+            raise AskewError(f"piece: unknown kind {shown(kind)}; {suggest(kind, KINDS)}")
 
     def register(function: F) -> F:
-        signature = inspect.signature(function)
+        if not inspect.isfunction(function):
+            raise AskewError(f"piece: {shown(function)} is no function; put @piece('client') above a function's "
+                             "definition")
+        signature, tensors = inspect.signature(function), BATCHED.issuperset(kinds)
 
         @functools.wraps(function)
         def make(*args: Any, **kwargs: Any) -> Any:
@@ -73,10 +79,11 @@ def piece(*kinds: str) -> Callable[[F], F]:
                 bound = signature.bind(*args, **kwargs)
             except TypeError as error:
                 raise AskewError(f"{function.__name__}: {error}; it is {function.__name__}{_shown(function)}") from None
-            given = _read_inner(function, bound.arguments)
-            _check_types(function, given)
+            given = _read(function, bound.arguments, tensors)
             for key, value in given.items():
-                if isinstance(value, Spec) and not dataclass_with_spec(bound.arguments[key]):
+                if not isinstance(value, Spec):
+                    bound.arguments[key] = value
+                elif not dataclass_with_spec(bound.arguments[key]):
                     bound.arguments[key] = build(str(_inner_kind(function, key)), value)
             made = function(*bound.args, **bound.kwargs)
             if dataclass_with_spec(made):
@@ -119,17 +126,22 @@ def find(kind: str, name: str) -> Callable[..., Any]:
         _file_all()
     if name in _PIECES[kind]:
         return _PIECES[kind][name]
-    if ":" in name:
-        module, _, function = name.rpartition(":")
-        raise AskewError(f"{kind} {name!r} names a module, which recipes may not; import it (--import {module}) and write {function!r}")
-    raise AskewError(f"unknown {kind} {name!r}; {suggest(name, names(kind))} (a piece of your own needs its module: --import MODULE)")
+    module, colon, function = name.rpartition(":")
+    if colon:
+        raise AskewError(f"{kind} {shown(name)} names a module, which recipes may not; import it "
+                         f"(--import {module or 'MODULE'}) and write {function!r}")
+    raise AskewError(f"unknown {kind} {shown(name)}; {suggest(name, names(kind))} "
+                     "(a piece of your own needs its module: --import MODULE)")
 
 
 def parse(kind: str, text: str | Spec) -> Spec:
     """Read `name` or `name(1, key=2)` into a `Spec` whose arguments are checked against the piece's signature."""
+    positional: list[Any] = []
     if isinstance(text, Spec):
+        if not isinstance(text.name, str) or not isinstance(text.args, Mapping):
+            raise AskewError(f"{kind} {text!r} is not a name with its arguments; write Spec('name', "
+                             f"{{'argument': value}})")
         name, named = text.name, dict(text.args)
-        positional: list[Any] = []
     else:
         name, positional, named = read_call(kind, text)
     function = find(kind, name)
@@ -140,13 +152,17 @@ def parse(kind: str, text: str | Spec) -> Spec:
         remedy = moved(name, unknown[0]) or (suggest(unknown[0], own) if own else "it takes none")
         raise AskewError(f"{kind} {name!r} has no argument {unknown[0]!r}; {remedy}")
     if len(positional) > len(own):
-        raise AskewError(f"{kind} {name!r} takes at most {len(own)} arguments, {len(positional)} were given: {text}")
-    args = _read_inner(function, {**dict(zip(own, positional, strict=False)), **named})
+        raise AskewError(f"{kind} {name!r} takes at most {len(own)} arguments, {len(positional)} were given: "
+                         f"{shown(text)}")
+    first = dict(zip(own, positional, strict=False))
+    if twice := [key for key in named if key in first]:
+        raise AskewError(f"{kind} {shown(text)} gives {twice[0]!r} twice, by its place and by its name; keep one of "
+                         "them")
+    args = _read(function, {**first, **named}, kind in BATCHED)
     missing = [key for key, value in own.items() if value.default is value.empty and key not in args
                and value.kind not in (value.VAR_KEYWORD, value.VAR_POSITIONAL)]
     if missing:
         raise AskewError(f"{kind} {name!r} needs {missing[0]!r}: write {name}({missing[0]}=...)")
-    _check_types(function, args)
     return Spec(name, args)
 
 
@@ -166,14 +182,14 @@ def essential(kind: str, spec: Spec) -> Spec:
         'momentum(nesterov=True)'
     """
     function = find(kind, spec.name)
-    hints = _hints_of(function)
+    hints = hints_of(function)
     args = {}
     for key, parameter in inspect.signature(function).parameters.items():
         if key in spec.args:
             value = spec.args[key]
             if isinstance(value, Spec):
                 value = essential(str(_inner_kind(function, key)), value)
-            elif isinstance(value, int) and not isinstance(value, bool) and float in _options(hints.get(key)):
+            elif isinstance(value, int) and not isinstance(value, bool) and float in options(hints.get(key)):
                 value = float(value)
             if value != parameter.default or isinstance(value, bool) is not isinstance(parameter.default, bool):
                 args[key] = value
@@ -214,6 +230,16 @@ def with_numbers(spec: Spec, numbers: Mapping[str, Any]) -> Spec:
     return spec.with_args(**plain, **{key: with_numbers(spec.args[key], values) for key, values in inner.items()})
 
 
+def without_tensors(spec: Spec) -> Spec:
+    """The piece with numbers in place of tensors of one number, which a person may give and a file cannot hold."""
+    def plain(value: Any) -> Any:
+        if isinstance(value, Spec):
+            return without_tensors(value)
+        return value.tolist() if isinstance(value, torch.Tensor) else value
+
+    return replace(spec, args={key: plain(value) for key, value in spec.args.items()})
+
+
 def without_numbers(spec: Spec) -> str:
     """What must be equal for two pieces to train together: all but their numbers.
 
@@ -244,10 +270,14 @@ def with_argument(spec: Spec, target: str, argument: str, value: Any) -> Spec:
     return replace(spec, args={**args, argument: value})
 
 
-def _starting_from(spec: Spec, value: float) -> Spec:
-    """A piece with another number as its first argument, or as that of the piece inside it."""
-    key, first = next(iter(spec.args.items()))
-    return spec.with_args(**{key: _starting_from(first, value) if isinstance(first, Spec) else value})
+def _starting_from(spec: Spec, value: float) -> Spec | float:
+    """A schedule with another number as its first argument, or as that of the schedule inside it."""
+    own = inspect.signature(find("schedule", spec.name)).parameters
+    first = next((key for key in own if key in spec.args), None)
+    if first is None:
+        return value
+    inner = spec.args[first]
+    return spec.with_args(**{first: _starting_from(inner, value) if isinstance(inner, Spec) else value})
 
 
 def names_in(spec: Spec) -> list[str]:
@@ -265,19 +295,35 @@ def build(kind: str, spec: str | Spec, **injected: Any) -> Any:
 
 def read_call(kind: str, text: str) -> tuple[str, list[Any], dict[str, Any]]:
     """`name` or `name(1, key=2)` as name, positional and named arguments; nothing is looked up or checked."""
+    unread = f"{kind} {shown(text)} cannot be read; write name or name(argument=value, ...)"
+    if not isinstance(text, str) or len(text) > LONGEST:
+        raise AskewError(unread)
     head, bracket, rest = text.partition("(")  # a colon behind the bracket belongs to an argument
     module, colon, name = head.rpartition(":")
-    call = name + bracket + rest
+    tree = expression(name + bracket + rest)
+    if isinstance(tree, ast.Name):
+        return module + colon + tree.id, [], {}
+    if not isinstance(tree, ast.Call) or not isinstance(tree.func, ast.Name):
+        raise AskewError(unread)
+    keys = [keyword.arg for keyword in tree.keywords if keyword.arg is not None]
+    if len(keys) < len(tree.keywords):  # **{...}
+        raise AskewError(unread)
+    if twice := [key for key in keys if keys.count(key) > 1]:
+        raise AskewError(f"{kind} {shown(text)} gives {twice[0]!r} twice; keep one of them")
     try:
-        tree = ast.parse(call.strip(), mode="eval").body
-        if isinstance(tree, ast.Name):
-            return module + colon + tree.id, [], {}
-        if not (isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name)) or any(k.arg is None for k in tree.keywords):
-            raise ValueError
-        named = {str(keyword.arg): _value(keyword.value) for keyword in tree.keywords}
+        named = {key: _value(keyword.value) for key, keyword in zip(keys, tree.keywords, strict=True)}
         return module + colon + tree.func.id, [_value(argument) for argument in tree.args], named
-    except (SyntaxError, ValueError):
-        raise AskewError(f"{kind} {text!r} cannot be read; write name or name(argument=value, ...)") from None
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):  # {[1]: 2} is a TypeError
+        raise AskewError(unread) from None
+
+
+def expression(text: str) -> ast.expr | None:
+    """Text as Python's grammar reads it; None where it cannot."""
+    with warnings.catch_warnings(action="ignore") if _WARNED_OF.search(text) else contextlib.nullcontext():
+        try:
+            return ast.parse(text.strip(), mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):  # null bytes, 5,000 digits, 1,000 brackets
+            return None
 
 
 class _Call(str):
@@ -290,114 +336,46 @@ def _value(node: ast.expr) -> Any:
     words = {"true": True, "false": False, "inf": math.inf, "none": None}
     if isinstance(node, ast.Name) and node.id in words:
         return words[node.id]
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Name):
+        return ast.literal_eval("-1e999" if node.operand.id == "inf" else node)
     if isinstance(node, ast.Call):
         return _Call(ast.unparse(node))
+    if isinstance(node, ast.List | ast.Tuple) and not any(isinstance(item, ast.Call) for item in node.elts):
+        return [_value(item) for item in node.elts]
     return ast.literal_eval(node)
 
 
-def _read_inner(function: Callable[..., Any], args: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments with those that are pieces (made ones, Specs, calls as text) as checked Specs."""
-    return {key: _read_argument(function, key, value) for key, value in args.items()}
+def _read(function: Callable[..., Any], args: Mapping[str, Any], tensors: bool) -> dict[str, Any]:
+    """The arguments, checked: plain values, and those that are pieces (made ones, Specs, calls as text) as Specs."""
+    return {key: _read_argument(function, key, value, tensors) for key, value in args.items()}
 
 
-def _read_argument(function: Callable[..., Any], key: str, value: Any) -> Any:
-    kind = _inner_kind(function, key)
-    if kind is None:
-        if isinstance(value, _Call):
-            raise AskewError(f"{function.__name__}: {key} must be {hint_name(_hints_of(function).get(key, Any))}, not {value}")
-        return value
-    if dataclass_with_spec(value) and value.spec is not None:
-        return value.spec
-    is_call = isinstance(value, Spec) or (isinstance(value, str) and "(" in value)
-    return parse(kind, value) if is_call else value
+def _read_argument(function: Callable[..., Any], key: str, value: Any, tensors: bool) -> Any:
+    kind, hint = _inner_kind(function, key), hints_of(function).get(key, Any)
+    if kind is not None:
+        if dataclass_with_spec(value) and value.spec is not None:
+            return value.spec
+        if isinstance(value, Spec) or (isinstance(value, str) and "(" in value):
+            return parse(kind, value)
+    if isinstance(value, _Call | Spec):
+        raise AskewError(f"{function.__name__}: {key} must be {hint_name(hint)}, not {shortened(str(value), 80)}")
+    return accepted(f"{function.__name__}: {key}", value, hint, tensors)
 
 
 def _inner_kind(function: Callable[..., Any], key: str) -> str | None:
     """The kind of the pieces that an argument takes: that of a type among its types, if one has any (`Schedule`)."""
-    kinds = [option.kind for option in _options(_hints_of(function).get(key)) if isinstance(getattr(option, "kind", None), str)]
-    return kinds[0] if kinds else None
-
-
-def _options(hint: Any) -> list[Any]:
-    """The types of a union, without what `Annotated` adds to them."""
-    options = typing.get_args(hint) if typing.get_origin(hint) in (Union, types.UnionType) else (hint,)
-    return [bare(option) for option in options]
+    kinds = [getattr(option, "kind", None) for option in options(hints_of(function).get(key))]
+    return next((kind for kind in kinds if isinstance(kind, str)), None)
 
 
 def _literal(value: Any) -> str:
     if isinstance(value, Spec):
         return str(value)
-    if isinstance(value, float) and math.isinf(value):
-        return "inf" if value > 0 else "-inf"
-    return repr(list(value) if isinstance(value, tuple) else value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_literal, value))}]"
+    return repr(value)
 
 
 def _shown(function: Callable[..., Any]) -> str:
     parameters = [p for key, p in inspect.signature(function).parameters.items() if key not in INJECTED]
     return str(inspect.Signature(parameters))
-
-
-def _hints_of(function: Callable[..., Any]) -> dict[str, Any]:
-    inner = inspect.unwrap(function)
-    if inner not in _HINTS:
-        _HINTS[inner] = typing.get_type_hints(inner, include_extras=True)
-    return _HINTS[inner]
-
-
-def _check_types(function: Callable[..., Any], args: Mapping[str, Any]) -> None:
-    for key, value in args.items():
-        hint = _hints_of(function).get(key, Any)
-        if not fits(value, hint):
-            raise AskewError(f"{function.__name__}: {key} must be {hint_name(hint)}, not {value!r}")
-        for bounds in bounds_of(hint):
-            if isinstance(value, int | float) and value not in bounds:
-                raise AskewError(f"{function.__name__}: {key} {bounds.words}, got {value}")
-
-
-def bounds_of(hint: Any) -> list[Bounds]:
-    """Those of `Annotated[float, Bounds(0)]`, also as one of several types."""
-    if typing.get_origin(hint) in (Union, types.UnionType):
-        return [bounds for option in typing.get_args(hint) for bounds in bounds_of(option)]
-    return [extra for extra in getattr(hint, "__metadata__", ()) if isinstance(extra, Bounds)]
-
-
-def bare(hint: Any) -> Any:
-    """A type without what `Annotated` adds to it."""
-    return typing.get_args(hint)[0] if typing.get_origin(hint) is Annotated else hint
-
-
-def fits(value: Any, hint: Any) -> bool:
-    if hint is Any or isinstance(value, torch.Tensor):  # a tensor is a hyper-parameter that carries a batch axis
-        return True
-    hint = bare(hint)
-    origin, inner = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (Union, types.UnionType):
-        return any(fits(value, option) for option in inner)
-    if origin is Literal:
-        return value in inner
-    if origin in (list, tuple, Sequence):
-        return isinstance(value, list | tuple) and all(fits(v, inner[0]) for v in value if inner)
-    if hint is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    if isinstance(value, Spec):
-        return isinstance(getattr(hint, "kind", None), str)
-    if isinstance(hint, type):
-        return isinstance(value, hint)
-    return True
-
-
-def hint_name(hint: Any) -> str:
-    """A type in words, for messages."""
-    hint = bare(hint)
-    origin, inner = typing.get_origin(hint), typing.get_args(hint)
-    if origin is Literal:
-        return " or ".join(repr(value) for value in inner)
-    if origin in (Union, types.UnionType):
-        return " or ".join(hint_name(option) for option in inner)
-    if origin in (list, tuple, Sequence):
-        return f"a list of {hint_name(inner[0])}" if inner else "a list"
-    if isinstance(getattr(hint, "kind", None), str):
-        return f"a {hint.kind}"
-    return "nothing" if hint is type(None) else getattr(hint, "__name__", str(hint))

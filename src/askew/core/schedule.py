@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from askew.core.bounds import NonNegative
+from askew.core.bounds import NonNegative, Positive
 from askew.core.registry import Spec
 
 Number = float | Tensor  # a tensor on a GPU, or where configurations with other numbers train together
@@ -38,6 +38,7 @@ class Schedule:
 
 
 Rate = NonNegative | Schedule
+PositiveRate = Positive | Schedule
 
 
 def value_at(rate: Number | Schedule, round: Round) -> Number:

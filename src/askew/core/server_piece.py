@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from askew.core.client_piece import Plan
+from askew.core.arguments import check_fields
+from askew.core.client_piece import Plan, check_once
 from askew.core.errors import AskewError
 from askew.core.statistic import Senders, Statistic
 from askew.core.tensors import Params, Tree
@@ -79,6 +81,8 @@ class ServerPiece:
             does not say so: momentum goes on from it. The pieces behind read it as `ctx.still`.
         payload: model -> bytes that one such model takes on the wire, where the piece changes that.
         watches: it leaves the update as it is.
+        optimises: it makes steps of its own length out of past updates; another one right behind makes no sense.
+        once: a second one in the chain would make no sense.
         trains: its update holds what the server has trained itself, so that it is no longer the clients' alone.
         check: raises `AskewError` with the reason where the piece makes no sense in a plan.
     """
@@ -94,7 +98,12 @@ class ServerPiece:
     payload: Callable[[Mapping[str, Tensor]], int] | None = None
     watches: bool = False
     trains: bool = False
+    optimises: bool = False
+    once: bool = False
     check: Callable[[Plan], None] = _no_objection
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @property
     def spec(self) -> Spec | None:
@@ -172,6 +181,11 @@ class ServerChain:
             raise AskewError(f"server: {names[at[0]]} and {names[at[1]]} both make the update; keep one of them")
         if at[0] > 0:
             raise AskewError(f"server: {names[0]} acts on an update; put it after {names[at[0]]}")
+        check_once("server", self.pieces)
+        for first, second in pairwise(self.pieces):
+            if first.optimises and second.optimises:
+                raise AskewError(f"server: {first.name} and {second.name} are both optimisers, one right behind the "
+                                 "other; keep one of them")
         sent = {name for other in plan.client for name in other.sends}
         for i, p in enumerate(self.pieces):
             if missing := [name for name in p.wants if name not in sent]:

@@ -13,12 +13,19 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from askew.core.arguments import checked
+from askew.core.bounds import Count
+from askew.core.errors import AskewError, shown
 
+
+@checked
 def class_shares(counts: np.ndarray) -> np.ndarray:
     """Each client's class distribution: rows that sum to 1 (a row of zeros stays one)."""
+    _check_counts(counts)
     return counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
 
 
+@checked
 def reference_shares(counts: np.ndarray, reference: np.ndarray | None = None) -> np.ndarray:
     """The class distribution p that clients are compared with.
 
@@ -26,10 +33,14 @@ def reference_shares(counts: np.ndarray, reference: np.ndarray | None = None) ->
         counts: examples per client and class.
         reference: examples (or shares) of each class in the whole; None pools the clients.
     """
-    totals = np.asarray(counts.sum(axis=0) if reference is None else reference, dtype=np.float64)
-    return totals / totals.sum()
+    _check_counts(counts)
+    totals = counts.sum(axis=0) if reference is None else reference
+    if totals.shape != counts.shape[1:] or totals.dtype.kind not in "iuf" or not totals.sum() > 0:
+        raise AskewError(f"reference must hold examples or shares of {counts.shape[1]} classes, not {shown(totals)}")
+    return np.asarray(totals, np.float64) / totals.sum()
 
 
+@checked
 def emd(counts: np.ndarray, reference: np.ndarray | None = None) -> np.ndarray:
     r"""Earth mover's distance of each client from the population, as Zhao et al. define it: the L1 distance.
 
@@ -54,6 +65,7 @@ def emd(counts: np.ndarray, reference: np.ndarray | None = None) -> np.ndarray:
     return np.abs(class_shares(counts) - reference_shares(counts, reference)).sum(axis=1)
 
 
+@checked
 def mean_emd(counts: np.ndarray, reference: np.ndarray | None = None, weighted: bool = False) -> float:
     r"""The mean of the clients' EMD.
 
@@ -66,11 +78,13 @@ def mean_emd(counts: np.ndarray, reference: np.ndarray | None = None, weighted: 
     return float(np.average(emd(counts, reference), weights=counts.sum(axis=1) if weighted else None))
 
 
-def largest_emd(num_classes: int) -> float:
+@checked
+def largest_emd(num_classes: Count) -> float:
     """The EMD of a client with one class in a uniform population: 2 (1 - 1/C), 1.8 for ten classes."""
     return 2.0 * (1.0 - 1.0 / num_classes)
 
 
+@checked
 def chance_emd(sizes: np.ndarray, reference: np.ndarray) -> np.ndarray:
     r"""The EMD that clients of these sizes would have by chance alone, were their examples drawn from p.
 
@@ -93,6 +107,9 @@ def chance_emd(sizes: np.ndarray, reference: np.ndarray) -> np.ndarray:
         >>> chance_emd(np.array([1, 2]), np.array([0.5, 0.5])).round(12).tolist()
         [1.0, 0.5]
     """
+    if sizes.ndim != 1 or reference.ndim != 1 or sizes.dtype.kind not in "iu" or reference.dtype.kind not in "iuf":
+        raise AskewError(f"chance_emd takes whole sizes [clients] and shares [classes], not {shown(sizes)} and "
+                         f"{shown(reference)}")
     distinct, place = np.unique(sizes, return_inverse=True)
     p = torch.as_tensor(np.asarray(reference, np.float64))
     p = p[(p > 0) & (p < 1)]
@@ -103,6 +120,7 @@ def chance_emd(sizes: np.ndarray, reference: np.ndarray) -> np.ndarray:
     return terms.sum(dim=1).numpy()[place]
 
 
+@checked
 def entropy(counts: np.ndarray) -> np.ndarray:
     r"""Shannon entropy of each client's class distribution, in bits: 0 for one class, log2 C for all evenly.
 
@@ -116,17 +134,22 @@ def entropy(counts: np.ndarray) -> np.ndarray:
     return np.abs(-(shares * logs).sum(axis=1))  # abs turns -0.0 into 0.0
 
 
+@checked
 def classes_per_client(counts: np.ndarray) -> np.ndarray:
     """How many classes each client has at least one example of."""
+    _check_counts(counts)
     return (counts > 0).sum(axis=1)
 
 
+@checked
 def missing_classes(counts: np.ndarray) -> np.ndarray:
     """Classes of which no client has an example."""
+    _check_counts(counts)
     return np.flatnonzero(counts.sum(axis=0) == 0)
 
 
-def most_unusual(counts: np.ndarray, reference: np.ndarray | None = None, number: int = 5) -> np.ndarray:
+@checked
+def most_unusual(counts: np.ndarray, reference: np.ndarray | None = None, number: Count = 5) -> np.ndarray:
     """The clients whose EMD exceeds what chance explains at their size by most, the most unusual first.
 
     Plain EMD would name the smallest clients, which are far from everything by chance.
@@ -134,3 +157,8 @@ def most_unusual(counts: np.ndarray, reference: np.ndarray | None = None, number
     p = reference_shares(counts, reference)
     excess = np.round(emd(counts, reference) - chance_emd(counts.sum(axis=1), p), 12)
     return np.lexsort((-counts.sum(axis=1), -excess))[:number]
+
+
+def _check_counts(counts: np.ndarray) -> None:
+    if counts.ndim != 2 or not counts.size or counts.dtype.kind not in "iuf":
+        raise AskewError(f"counts must be numbers [clients, classes], not {counts.dtype} of shape {counts.shape}")

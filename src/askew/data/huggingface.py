@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from askew.core.arguments import checked
 from askew.core.dataset import Dataset, Examples
-from askew.core.errors import AskewError, suggest
+from askew.core.errors import AskewError, shown, suggest
 from askew.data.labels import encode_labels
 from askew.data.npz import as_inputs
 
 
+@checked
 def from_huggingface(train: Any, test: Any, image_column: str = "image", label_column: str = "label",
                      client_column: str | None = None, *, name: str = "custom") -> Dataset:
     """Turn two splits with a column of inputs and a column of labels into a data set in memory.
@@ -32,6 +34,9 @@ def from_huggingface(train: Any, test: Any, image_column: str = "image", label_c
     """
     inputs, labels, clients = [], [], []
     for split, source in (("train", train), ("test", test)):
+        if not hasattr(source, "column_names"):
+            raise AskewError(f"{name}: {split} must be a split with columns, such as load_dataset(...)['train'], not "
+                             f"{shown(source)}")
         for column in (image_column, label_column, *([client_column] if client_column else [])):
             if column not in source.column_names:
                 raise AskewError(f"{name}: {split} has no column {column!r}; {suggest(column, source.column_names)}")

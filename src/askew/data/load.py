@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import cast
 
+from askew.core.arguments import checked
 from askew.core.dataset import Dataset
 from askew.core.registry import Spec, build
 
 
+@checked
 def load(spec: str | Spec, data_dir: str | Path | None = None) -> Dataset:
     """The data set that `spec` names, as a recipe writes it.
 

@@ -9,11 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from askew.core.arguments import checked
 from askew.core.dataset import Dataset, Examples
 from askew.core.errors import AskewError, first_line
 from askew.core.targets import NUMBERS, Targets, numbered, read_targets
 
 
+@checked
 def from_torch_dataset(train: Any, test: Any, *, name: str = "custom", classes: Sequence[str] | None = None,
                        client_ids: Sequence[int] | None = None, targets: Targets = "classes") -> Dataset:
     """Read every example of two map-style data sets that yield (tensor, target).

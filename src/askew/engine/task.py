@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,6 +29,7 @@ from askew.core.population import Population
 from askew.core.preprocess import Preprocess, is_token, pipeline
 from askew.core.probe import Probe
 from askew.core.recipe import Recipe
+from askew.core.registry import Spec
 from askew.core.server_piece import ServerChain
 from askew.core.start import Start
 from askew.core.tensors import ModelState, num_bytes
@@ -272,12 +274,32 @@ def _build_module(recipe: Recipe, data: Dataset, prepare: Preprocess, model: nn.
     else:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(rng.int_seed(recipe.seed, "initial weights"))
-            built = registry.build("model", recipe.model, input_shape=prepare.shape(data.input_shape), num_classes=data.num_outputs)
+            built = _built(recipe.model, input_shape=prepare.shape(data.input_shape), num_classes=data.num_outputs)
     if any(isinstance(p, nn.parameter.UninitializedParameter) for p in built.parameters()):
         raise AskewError("model: the network has lazy layers that have seen no input yet; call it once on an example before")
     if any(p.is_complex() for p in built.parameters()):
         raise AskewError("model: the network has complex weights; train their real and imaginary parts instead")
     return built.train()
+
+
+def _built(spec: Spec, **given: Any) -> nn.Module:
+    """The network that a recipe names, unless it would not fit into the memory: asked before any of it is taken."""
+    try:
+        with torch.random.fork_rng(devices=[]), torch.device("meta"):
+            empty = registry.build("model", spec, **given)
+        size = sum(v.numel() * v.element_size() for v in (*empty.parameters(), *empty.buffers()))
+    except AskewError:
+        raise
+    except Exception:  # a stranger's that looks at its own numbers, or one beyond all sizes: told of below
+        size = 0
+    bound = MEMORY_SHARE * device_memory(torch.device("cpu"))
+    if size > bound:
+        raise AskewError(f"model: {spec} would have {size / 1e9:,.1f} GB of weights, and this machine can spare "
+                         f"{bound / 1e9:,.1f}; take a smaller network")
+    try:
+        return registry.build("model", spec, **given)
+    except (RuntimeError, MemoryError, OverflowError) as error:
+        raise AskewError(f"model: {spec} cannot be built: {first_line(error)}") from None
 
 
 def _rewritten(module: nn.Module, rewrite: Callable[[nn.Module], None], x: Tensor) -> nn.Module:
@@ -326,12 +348,16 @@ def _check_memory(task: Task) -> None:
     memory = ClientMemory(task.client.keep, task.fresh)
     rounds = task.recipe.rounds * task.cohort_size
     remembered = memory.bytes_per_client * min(task.num_clients, rounds) if memory else 0
+    order = 8 * task.recipe.epochs * int(task.population.sizes.max())  # int64: which example comes when in a round
     kept = sum(statistic.keeps_all for statistic in task.server.needs) + bool(task.guards)
     stacked = kept * task.cohort_size * num_bytes(task.fresh.params)
     bound = MEMORY_SHARE * device_memory(task.device)
     if remembered > bound:
         raise AskewError(f"step: clients would remember {memory.bytes_per_client / 1e6:,.1f} MB each, {remembered / 1e9:,.1f} GB in all, "
                          f"and {task.device} can spare {bound / 1e9:,.1f}; take fewer clients or rounds, or a smaller network")
+    if order > bound:
+        raise AskewError(f"epochs: {task.recipe.epochs:,} over {int(task.population.sizes.max()):,} examples make a "
+                         f"client's round of {order / 8:,.0f} examples; take fewer epochs, and more rounds")
     if stacked > bound:
         other = "take a statistic that streams" + (", and no guard" if task.guards else "")
         raise AskewError(f"server: all updates of {task.cohort_size} clients would take {stacked / 1e9:,.1f} GB, and {task.device} can "

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from askew.core import registry
+from askew.core.arguments import checked
 from askew.core.dataset import Source
 from askew.core.errors import AskewError
 from askew.core.population import Population
@@ -15,6 +16,7 @@ from askew.core.registry import Spec
 from askew.partition.deal import class_totals
 
 
+@checked
 def draw(population: str | Spec | PopulationSpec, source: Source, seed: int = 0) -> Population:
     """The federation that a scheme and its combinators give.
 
@@ -44,6 +46,7 @@ def draw(population: str | Spec | PopulationSpec, source: Source, seed: int = 0)
     return _changed(part, spec, source, seed)
 
 
+@checked
 def combine(population: Population, spec: PopulationSpec, source: Source, seed: int = 0) -> Population:
     """A federation of your own, changed by a recipe's combinators, but for those that it was drawn with.
 

@@ -75,6 +75,9 @@ def sizes_by_rank(total: int, clients: int, exponent: float, least: int) -> np.n
         [60, 30, 20]
     """
     weights = np.arange(1, clients + 1, dtype=float) ** -exponent
+    if not weights[-1] > 1e-100:  # beyond, sizes could not be told apart from 0
+        raise AskewError(f"power_law: with exponent={exponent} the smallest of {clients} clients would have nothing; "
+                         "ask for less, such as 1.0")
     low, high = 0.0, float(total) / weights[-1]
     for _ in range(200):  # bisection down to neighbouring floats
         scale = (low + high) / 2

@@ -15,6 +15,7 @@ from askew.core.errors import AskewError
 from askew.core.population_spec import PopulationSpec
 from askew.core.recipe import Recipe
 from askew.core.registry import Spec, build, find, piece
+from askew.core.schedule import PositiveRate
 from askew.core.server_piece import Aggregator, ServerPiece
 
 # From their own files: a package's name for a piece is that of the file, too, whichever was imported last.
@@ -176,7 +177,7 @@ def quantised(recipe: Recipe, bits: int = 8, rounding: Literal["random", "neares
 
 
 @piece("method")
-def scaffold(base: Recipe | None = None, lr: float | None = None) -> Recipe:
+def scaffold(base: Recipe | None = None, lr: PositiveRate | None = None) -> Recipe:
     """Steps corrected by control variates that clients and server keep (Karimireddy et al. 2020, option II).
 
     Args:
@@ -203,21 +204,23 @@ def feddyn(base: Recipe | None = None, alpha: float = 0.1) -> Recipe:
 
 
 @piece("method")
-def fedadam(base: Recipe | None = None, lr: float = 0.03, beta1: float = 0.9, beta2: float = 0.99, tau: float = 1e-3) -> Recipe:
+def fedadam(base: Recipe | None = None, lr: PositiveRate = 0.03, beta1: float = 0.9, beta2: float = 0.99,
+            tau: float = 1e-3) -> Recipe:
     """Adam at the server (Reddi et al. 2021)."""
     recipe = _named(base, "fedadam")
     return recipe.replace(server=_then(recipe, adam(lr, beta1, beta2, tau)))
 
 
 @piece("method")
-def fedyogi(base: Recipe | None = None, lr: float = 0.03, beta1: float = 0.9, beta2: float = 0.99, tau: float = 1e-3) -> Recipe:
+def fedyogi(base: Recipe | None = None, lr: PositiveRate = 0.03, beta1: float = 0.9, beta2: float = 0.99,
+            tau: float = 1e-3) -> Recipe:
     """Yogi at the server (Reddi et al. 2021)."""
     recipe = _named(base, "fedyogi")
     return recipe.replace(server=_then(recipe, yogi(lr, beta1, beta2, tau)))
 
 
 @piece("method")
-def fedadagrad(base: Recipe | None = None, lr: float = 0.1, tau: float = 1e-3) -> Recipe:
+def fedadagrad(base: Recipe | None = None, lr: PositiveRate = 0.1, tau: float = 1e-3) -> Recipe:
     """Adagrad at the server (Reddi et al. 2021)."""
     recipe = _named(base, "fedadagrad")
     return recipe.replace(server=_then(recipe, adagrad(lr, tau=tau)))

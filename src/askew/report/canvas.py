@@ -50,11 +50,15 @@ def save_figure(path: Path, draw: Callable[[Figure], None], size: tuple[float, f
     import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.text import Text
 
     with mpl.rc_context(_STYLE | (style or {})):
         figure = Figure(figsize=size, layout="constrained")
         FigureCanvasAgg(figure)
         draw(figure)
+        for text in figure.findobj(Text):
+            if "$" in text.get_text():  # of a name: the only formulas of ours are ticks, which are not written yet
+                text.set_parse_math(False)
         with written(path) as aside:
             figure.savefig(aside, dpi=dpi, metadata=_METADATA[path.suffix.lower()])
 

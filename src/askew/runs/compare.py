@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from askew.core import files, registry
+from askew.core.arguments import checked
 from askew.core.dataset import Dataset
 from askew.core.errors import AskewError
 from askew.core.objective import objective_of
@@ -32,6 +33,7 @@ from askew.runs.result import Result
 TABLE = "table.json"
 
 
+@checked
 def compare(recipes: Mapping[str, Recipe], seeds: Sequence[int], *, target: float | None = None, engine: str = "auto",
             device: str = "cpu", data_dir: str | None = None, out: str | Path | None = None, go_on: bool = False,
             retry_failed: bool = False, checkpoint_every: str | int | None = None,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from torch import Tensor
 
+from askew.core.arguments import checked
 from askew.core.objective import Objective, objective_of
 from askew.core.recipe import Recipe
 from askew.rounds.left_out import totals
@@ -75,6 +76,7 @@ class Result:
         best = max if self.objective.higher_is_better else min
         return best(self.evaluations, key=lambda record: record[self.headline])
 
+    @checked
     def rounds_to(self, target: float) -> int | None:
         """The first round whose headline was as good as that."""
         return next((record["round"] for record in self.evaluations if self.objective.reached(record[self.headline], target)), None)
@@ -84,6 +86,7 @@ class Result:
         """Updates that were left out, by reason: clients that dropped out or were late, and what a guard refused."""
         return totals(self.records)
 
+    @checked
     def total(self, name: str) -> float:
         """The sum of a number over all rounds, such as `bytes_up`."""
         return sum(record.get(name, 0) for record in self.records)

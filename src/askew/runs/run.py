@@ -7,6 +7,7 @@ from pathlib import Path
 
 from torch import nn
 
+from askew.core.arguments import checked
 from askew.core.dataset import Dataset
 from askew.core.errors import DivergedError
 from askew.core.population import Population
@@ -19,6 +20,7 @@ from askew.runs.result import Result
 from askew.runs.run_folder import RunFolder
 
 
+@checked
 def run(recipe: Recipe, *, data: Dataset | None = None, population: Population | None = None, model: nn.Module | None = None,
         engine: str = "auto", precision: str = "fp32", device: str = "cpu", data_dir: str | None = None,
         out: str | Path | None = None, overwrite: bool = False, checkpoint_every: str | int | None = None,
@@ -55,6 +57,7 @@ def run(recipe: Recipe, *, data: Dataset | None = None, population: Population |
     return result
 
 
+@checked
 def resume(path: str | Path, *, data: Dataset | None = None, population: Population | None = None,
            model: nn.Module | None = None, engine: str = "auto", device: str = "cpu", data_dir: str | None = None,
            checkpoint_every: str | int | None = None, on_round: Callable[[Record, Recipe], None] | None = None) -> Result:

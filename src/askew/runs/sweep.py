@@ -9,13 +9,16 @@ from typing import Any
 
 from torch import nn
 
+from askew.core.arguments import checked
 from askew.core.dataset import Dataset
+from askew.core.errors import AskewError
 from askew.core.recipe import Recipe
 from askew.runs.driver import Configuration, Means, OnEnd, OnRound, drive
 from askew.runs.pace import Every
 from askew.runs.result import Result
 
 
+@checked
 def grid(base: Recipe, axes: Mapping[str, Sequence[Any]]) -> list[Recipe]:
     """All combinations of settings, the last axis fastest.
 
@@ -35,9 +38,11 @@ def grid(base: Recipe, axes: Mapping[str, Sequence[Any]]) -> list[Recipe]:
     return recipes
 
 
+@checked
 def sweep(recipes: Sequence[Recipe], *, data: Dataset | None = None, model: nn.Module | None = None, engine: str = "auto",
           precision: str = "fp32", device: str = "cpu", data_dir: str | None = None, folders: Sequence[Path] | None = None,
-          retry_failed: bool = False, checkpoint_every: str | int | None = None, limit_s: float | None = None, on_round: OnRound | None = None, on_end: OnEnd | None = None) -> list[Result]:
+          retry_failed: bool = False, checkpoint_every: str | int | None = None, limit_s: float | None = None,
+          on_round: OnRound | None = None, on_end: OnEnd | None = None) -> list[Result]:
     """Train recipes, those of equal shape together.
 
     Args:
@@ -56,6 +61,8 @@ def sweep(recipes: Sequence[Recipe], *, data: Dataset | None = None, model: nn.M
         one result per recipe, in their order; a configuration that diverges or fails does not stop the others. On Ctrl-C, what
         there is so far: the results of what was not finished are `interrupted`.
     """
+    if folders is not None and len(folders) != len(recipes):
+        raise AskewError(f"sweep: {len(folders)} folders for {len(recipes)} recipes; give one for each")
     configurations = [Configuration(recipe, None if folders is None else folders[i], go_on=True, retry=retry_failed)
                       for i, recipe in enumerate(recipes)]
     # With folders all is on disk: hundreds of simulations need not stay in memory.

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from askew.core import registry
+from askew.core.arguments import checked
 from askew.core.client_piece import ClientPiece, OnGradient, Optimiser
 from askew.core.dataset import Dataset
 from askew.core.errors import AskewError, first_line
@@ -30,6 +31,7 @@ SMALL = Recipe(population="power_law(clients=6, exponent=1.0, min_examples=20)",
                model="mlp(hidden=[16])")
 
 
+@checked
 def check_piece(piece: ClientPiece | ServerPiece | str, beside: Sequence[ClientPiece | ServerPiece | str] = (), *,
                 recipe: Recipe | None = None, data: Dataset | None = None, model: nn.Module | None = None,
                 device: str = "cpu", tolerance: float = 1e-3, compiled: bool | None = None) -> None:
@@ -78,9 +80,6 @@ def _made(piece: ClientPiece | ServerPiece | str) -> ClientPiece | ServerPiece:
         name = piece.partition("(")[0].strip()
         kind = next((kind for kind in ("client", "server") if name in registry.names(kind)), "client")
         return registry.build(kind, piece)
-    if not isinstance(piece, ClientPiece | ServerPiece):
-        raise AskewError("check_piece takes a client or server piece, or a call such as 'momentum(beta=0.9)', not "
-                         f"{piece!r}")
     if piece.spec is None:
         raise AskewError("check_piece: the piece does not know how it was made; put @askew.piece('client') or "
                          "('server') on its function")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from askew.core.arguments import checked
 from askew.core.compat import tree_map
 from askew.core.errors import AskewError, DivergedError, first_line
 from askew.core.tensors import Tree
@@ -25,6 +26,7 @@ from askew.testing.trial import Trial
 Make = Callable[[Task], Engine]
 
 
+@checked
 def forms(device: str = "cpu", compiled: bool | None = None) -> dict[str, Make]:
     """The forms that this machine can run, beside one client after the other: name -> task -> engine.
 

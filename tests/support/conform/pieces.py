@@ -65,10 +65,10 @@ PIECES: dict[str, dict[str, list[str]]] = {
         "small_cnn": ["small_cnn()"],
     },
     "client": {
-        "adam": ["adam(lr=0.01)", "adam(lr=0.01, keep_state=True)"],
+        "adam": ["adam(lr=0.01)", "adam(lr=decay(0.01, 0.5), keep_state=True)"],
         "add_dynamic_regulariser": ["add_dynamic_regulariser(alpha=0.1)"],
         "clip_update": ["clip_update(length=0.5)"],
-        "correct_drift": ["correct_drift()", "correct_drift(lr=0.1)"],
+        "correct_drift": ["correct_drift()", "correct_drift(lr=0.1)", "correct_drift(lr=decay(0.1, 0.5))"],
         "stay_local": ["stay_local(names=['a*', 'fc1.*'])"],
         "add_gradient_noise": ["add_gradient_noise(std=0.1)", "add_gradient_noise(std=0.0)"],
         "add_proximal": ["add_proximal(mu=0.5)"],
@@ -88,8 +88,8 @@ PIECES: dict[str, dict[str, list[str]]] = {
         "linear_warm_up": ["linear_warm_up(0.1, rounds=2)", "linear_warm_up(decay(0.1, 0.5), rounds=2)"],
     },
     "server": {
-        "adagrad": ["adagrad(lr=0.1)"],
-        "adam": ["adam(lr=0.1)"],
+        "adagrad": ["adagrad(lr=0.1)", "adagrad(lr=decay(0.1, 0.5))"],
+        "adam": ["adam(lr=0.1)", "adam(lr=decay(0.1, 0.5))"],
         "add_noise": ["add_noise(multiplier=0.1, length=1.0)"],
         "add_update_noise": ["add_update_noise(std=0.01)"],
         "correct_dynamically": ["correct_dynamically(alpha=0.1)"],
@@ -98,7 +98,7 @@ PIECES: dict[str, dict[str, list[str]]] = {
         "median": ["median()"],
         "trimmed_mean": ["trimmed_mean(share=0.2)", "trimmed_mean(share=0.4)"],
         "update_control": ["update_control()"],
-        "yogi": ["yogi(lr=0.1)"],
+        "yogi": ["yogi(lr=0.1)", "yogi(lr=decay(0.1, 0.5))"],
         "evaluate_average": ["evaluate_average()"],
         "mask_by_sign_agreement": ["mask_by_sign_agreement(theta=2.0)",
                                    "mask_by_sign_agreement(theta=2.0, literal=True)"],
@@ -107,7 +107,7 @@ PIECES: dict[str, dict[str, list[str]]] = {
         "momentum": ["momentum(beta=0.9)", "momentum(beta=0.9, nesterov=True)"],
         "quantize": ["quantize(bits=4)", "quantize(bits=4, what='update')", "quantize(bits=32)"],
         "rescale_to_mean_norm": ["rescale_to_mean_norm(beta=0.7)", "rescale_to_mean_norm(per='layer')"],
-        "scale": ["scale(lr=0.5)"],
+        "scale": ["scale(lr=0.5)", "scale(lr=decay(0.5, 0.5))"],
         "train_on_server": ["train_on_server(epochs=2)"],
     },
     "pool": {"clone_and_delete": ["clone_and_delete(milestones=[1, 2])"], "single_model": ["single_model()"]},
@@ -263,6 +263,7 @@ def recipe_with(kind: str, call: str) -> Recipe:
     if kind == "schedule":
         return base.replace(step=[f"sgd(lr={call})"])
     if kind == "server" and isinstance(registry.build(kind, call), Aggregator):
+        base = base.replace(step=f"sgd(lr=0.1, momentum={registry.parse(kind, call).args.get('momentum', 0.0)})")
         return fedcd(base, milestones=[1], bits=16).replace(server=[call]) if "score" in call else base.replace(server=[call])
     if kind == "server":
         clients = ["correct_drift()", "sgd(lr=0.1)"] if registry.build(kind, call).wants else base.step

@@ -32,4 +32,4 @@ def add_proximal(mu: NonNegative) -> OnGradient:
     def update(u: Params, state: Tree, ctx: ClientContext) -> tuple[Params, Tree]:
         return {name: g + mu * (ctx.params[name] - ctx.start[name]) for name, g in u.items()}, state
 
-    return OnGradient(update)
+    return OnGradient(update, once=True)

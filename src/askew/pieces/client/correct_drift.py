@@ -6,14 +6,14 @@ References:
 
 from __future__ import annotations
 
-from askew.core.bounds import Positive
 from askew.core.client_piece import ClientContext, Message, OnGradient
 from askew.core.registry import piece
+from askew.core.schedule import PositiveRate, value_at
 from askew.core.tensors import ModelState, Params, Tree, subtract, zeros_like
 
 
 @piece("client")
-def correct_drift(lr: Positive | None = None) -> OnGradient:
+def correct_drift(lr: PositiveRate | None = None) -> OnGradient:
     """gradient <- gradient - c_k + c, where c_k is this client's control variate and c the server's.
 
         c_k' = (1 / steps) sum of the client's gradients of this round               (default)
@@ -24,7 +24,7 @@ def correct_drift(lr: Positive | None = None) -> OnGradient:
     gradients for up to ten times as long as they are, and SCAFFOLD breaks down (see docs/methods/scaffold.md).
 
     Args:
-        lr: the optimiser's rate, for the form that is printed; None measures the gradients themselves.
+        lr: the optimiser's rate, or its schedule, for the form that is printed; None measures the gradients themselves.
 
     Example:
         c_k = 0 and c = 0 in the first round, one step with gradient 2: c_k' = 2.
@@ -48,8 +48,8 @@ def correct_drift(lr: Positive | None = None) -> OnGradient:
         if lr is None:
             new = {name: total / ctx.steps for name, total in state["sum"].items()}
         else:
-            everyone = ctx.shared["control"]
-            new = {name: kept[name] - everyone[name] - u / (ctx.steps * lr) for name, u in message["update"].items()}
+            everyone, rate = ctx.shared["control"], value_at(lr, ctx.round)
+            new = {name: kept[name] - everyone[name] - u / (ctx.steps * rate) for name, u in message["update"].items()}
         return {**message, "control": subtract(new, kept)}, new
 
     return OnGradient(update, keep, begin=begin, end=end, sends=["control"], wants=["control"])

@@ -62,4 +62,6 @@ def sgd(lr: Rate = 0.1, momentum: Decay = 0.0, weight_decay: NonNegative = 0.0, 
         return times(u, -rate), state
 
     # A chain in which nothing happens at the end is spared the work of it.
-    return Optimiser(update, keep, begin=begin, end=end) if keep_momentum else Optimiser(update, begin=begin)
+    if keep_momentum:
+        return Optimiser(update, keep, begin=begin, end=end, momentum=None)
+    return Optimiser(update, begin=begin, momentum=None if nesterov else momentum)

@@ -25,6 +25,9 @@ def random_crop(padding: int = 4) -> Preprocess:
     def apply(x: Tensor, keys: Tensor | None) -> Tensor:
         if keys is None or padding == 0:
             return x
+        if padding > max(x.shape[-2:]):
+            raise AskewError(f"random_crop: padding={padding} is more than the images of {x.shape[-2]} x {x.shape[-1]} "
+                             "pixels; most crops would be empty")
         padded = torch.nn.functional.pad(x, (padding, padding, padding, padding))
         return crop(padded, x.shape[-2], x.shape[-1], keys)
 

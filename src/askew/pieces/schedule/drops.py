@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from askew.core.bounds import NonNegative
+from askew.core.bounds import Share
 from askew.core.registry import piece
 from askew.core.schedule import Rate, Schedule, value_at
 
 
 @piece("schedule")
-def drops(start: Rate, at: Sequence[int], factor: NonNegative = 0.1) -> Schedule:
+def drops(start: Rate, at: Sequence[int], factor: Share = 0.1) -> Schedule:
     """After t rounds: start factor^n, where n of the rounds in `at` are at most t.
 
     Args:

@@ -10,12 +10,13 @@ import torch
 
 from askew.core.bounds import Decay, Positive
 from askew.core.registry import piece
+from askew.core.schedule import PositiveRate, value_at
 from askew.core.server_piece import ServerContext, ServerPiece
 from askew.core.tensors import Params, Tree, zeros_like
 
 
 @piece("server")
-def adam(lr: Positive = 0.1, beta1: Decay = 0.9, beta2: Decay = 0.99, tau: Positive = 1e-3) -> ServerPiece:
+def adam(lr: PositiveRate = 0.1, beta1: Decay = 0.9, beta2: Decay = 0.99, tau: Positive = 1e-3) -> ServerPiece:
     """Adam on the mean update u.
 
         m <- beta1 m + (1 - beta1) u
@@ -25,7 +26,7 @@ def adam(lr: Positive = 0.1, beta1: Decay = 0.9, beta2: Decay = 0.99, tau: Posit
     As printed, v starts at tau^2 and nothing is corrected for the start.
 
     Args:
-        lr: the server's rate.
+        lr: the server's rate, or a schedule of it.
         beta1: how much of the past m keeps.
         beta2: how much of the past v keeps.
         tau: how adaptive it is: the smaller, the more alike all coordinates' steps become.
@@ -43,6 +44,7 @@ def adam(lr: Positive = 0.1, beta1: Decay = 0.9, beta2: Decay = 0.99, tau: Posit
     def update(u: Params, state: Tree, ctx: ServerContext) -> tuple[Params, Tree]:
         m = {name: beta1 * state["m"][name] + (1 - beta1) * x for name, x in u.items()}
         v = {name: beta2 * state["v"][name] + (1 - beta2) * x.square() for name, x in u.items()}
-        return {name: lr * m[name] / (v[name].sqrt() + tau) for name in u}, {"m": m, "v": v}
+        rate = value_at(lr, ctx.round)
+        return {name: rate * m[name] / (v[name].sqrt() + tau) for name in u}, {"m": m, "v": v}
 
-    return ServerPiece(update, init)
+    return ServerPiece(update, init, optimises=True)

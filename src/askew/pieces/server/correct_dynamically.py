@@ -34,4 +34,4 @@ def correct_dynamically(alpha: Positive) -> ServerPiece:
         h = {name: v - alpha * share * u[name] for name, v in h.items()}
         return {name: v - h[name] / alpha for name, v in u.items()}, h
 
-    return ServerPiece(update, zeros_like)
+    return ServerPiece(update, zeros_like, once=True)

@@ -7,6 +7,8 @@ References:
 from __future__ import annotations
 
 from askew.core.bounds import Decay
+from askew.core.client_piece import Optimiser, Plan
+from askew.core.errors import AskewError
 from askew.core.registry import piece
 from askew.core.server_piece import Aggregator, ServerContext
 from askew.core.tensors import Params, Tree
@@ -37,4 +39,13 @@ def mean_per_step(momentum: Decay = 0.0) -> Aggregator:
         direction, walk = ctx.cohort[statistic]
         return {name: walk.to(v.device) * v for name, v in direction.items()}, state
 
-    return Aggregator(update, needs=[statistic])
+    def check(plan: Plan) -> None:
+        for p in plan.client:
+            if isinstance(p, Optimiser) and p.momentum is None:
+                raise AskewError("server: mean_per_step counts the steps of SGD with plain momentum that starts afresh "
+                                 f"in each round, not those of {p}; use another optimiser, or mean()")
+            if isinstance(p, Optimiser) and p.momentum != momentum:
+                raise AskewError(f"server: mean_per_step(momentum={momentum}) beside clients whose momentum is "
+                                 f"{p.momentum} ({p}); give both the same")
+
+    return Aggregator(update, needs=[statistic], check=check)

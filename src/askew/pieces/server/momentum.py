@@ -48,4 +48,4 @@ def momentum(beta: Decay = 0.9, nesterov: bool = False) -> ServerPiece:
             v = {name: torch.where(ctx.still[name], state[name], new) for name, new in v.items()}
         return ahead, v
 
-    return ServerPiece(update, init)
+    return ServerPiece(update, init, optimises=True)
