@@ -162,6 +162,8 @@ def hint_name(hint: Any) -> str:
 
 def _plain(value: Any, hint: Any) -> Any:
     """numpy's and torch's numbers as Python's own, arrays as lists, paths as text, where the annotation means these."""
+    if value is None or type(value) in (bool, int, float):  # nearly all are
+        return value
     wanted = options(hint)
     kept = [option for option in wanted if isinstance(option, type) and option not in (int, float, str, bool, Any)]
     if Any in wanted or isinstance(value, tuple(kept)):
