@@ -188,3 +188,9 @@ def test_labels_that_do_not_fit_are_refused(refused):
         Population.of(Ownership.of([[0]]), LABELS, 2)
     with refused("labels must be whole numbers"):
         Population.of(Ownership.of([[0]]), LABELS * 0.5, 3)
+
+
+@pytest.mark.parametrize("counts", [5, [3], [[3]], [[2, 0], [1, 0]], [[1, 1], [1, 0]]])
+def test_counts_that_do_not_fit_are_refused(refused, counts):
+    with refused("counts of shape"):
+        Population(Ownership.of([[0], [1]]), np.array(counts))

@@ -54,7 +54,8 @@ class Population:
         clients = len(self.train)
         if clients == 0:
             raise AskewError("a population needs at least one client")
-        if self.counts.shape != (clients, self.counts.shape[-1]) or (self.counts.sum(axis=1) != self.train.sizes).any():
+        fits = self.counts.ndim == 2 and len(self.counts) == clients
+        if not fits or (self.counts.sum(axis=1) != self.train.sizes).any():
             raise AskewError(f"population: counts of shape {self.counts.shape} are not those of {clients} clients with "
                              f"{len(self.train.indices)} examples")
         for name in ("validation", "test", "groups", "class_totals"):
