@@ -24,7 +24,7 @@ def by_dicts(milestones: Sequence[int] = (5, 15, 25, 30), window: int = 3, score
 
     def init(num_clients: int) -> PoolState:
         ones: list[Scores] = [{0: 1.0} for _ in range(num_clients)]
-        return {"made": 1, "scores": ones, "sent": ones, "measured": ones, "history": [{0: []} for _ in range(num_clients)]}
+        return {"made": 1, "scores": ones, "sent": ones, "measured": ones, "history": [{0: []} for _ in ones]}
 
     def trainers(state: PoolState, clients: Sequence[int]) -> Mapping[int, Sequence[int]]:
         models = sorted({m for i in clients for m in state["scores"][i]})
@@ -63,7 +63,8 @@ def by_dicts(milestones: Sequence[int] = (5, 15, 25, 30), window: int = 3, score
 
     def randomised(c: Scores, key: Tensor) -> Scores:
         noise = rng.normal(key, len(c)).tolist()
-        return normalised({m: max(v + score_noise * z, LEAST_SCORE) for (m, v), z in zip(c.items(), noise, strict=True)})
+        noisy = {m: v + score_noise * z for (m, v), z in zip(c.items(), noise, strict=True)}
+        return normalised({m: max(v, LEAST_SCORE) for m, v in noisy.items()})
 
     def choice(state: PoolState) -> Sequence[int]:
         return [min(mine, key=lambda m: (-mine[m], m)) for mine in state["measured"]]
@@ -125,7 +126,8 @@ def as_dicts(state: PoolState) -> dict[str, Any]:
                 for m, past, n, mine in zip(models, row, state["seen"], keeps, strict=True) if mine}
                for row, keeps in zip(state["history"].tolist(), kept, strict=True)]
     measured = [{m: v for m, v in mine.items() if v != -np.inf} for mine in rows("measured")]
-    return {"made": state["made"], "scores": rows("scores"), "sent": rows("sent"), "measured": measured, "history": history}
+    return {"made": state["made"], "scores": rows("scores"), "sent": rows("sent"), "measured": measured,
+            "history": history}
 
 
 def in_dicts(pool: Pool) -> SimpleNamespace:

@@ -21,7 +21,7 @@ HISTORIES = 2_000 if os.environ.get("ASKEW_LONG") == "1" else 60
 
 
 def settings(random):
-    """Few and many milestones, windows of one and beyond the eight that numpy sums in another order, all rules on and off."""
+    """Few and many milestones, windows of one and beyond the eight that numpy sums in another order, every rule."""
     rounds = int(random.integers(1, 14))
     milestones = random.choice(np.arange(1, 15), int(random.integers(0, 6)), replace=False).tolist()
     return rounds, {"milestones": milestones, "window": int(random.choice([1, 2, 3, 8, 9, 20])),
