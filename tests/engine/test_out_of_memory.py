@@ -294,7 +294,8 @@ def test_a_gpu_whose_memory_runs_out(way):
         del engine, simulation
         gc.collect()
         torch.cuda.empty_cache()
-        simulation = Simulation(task, Vectorised(task, chunk_jobs=4, graphed=way != "eager", compiled=way == "compiled"))
+        few = Vectorised(task, chunk_jobs=4, graphed=way != "eager", compiled=way == "compiled")
+        simulation = Simulation(task, few)
         torch.cuda.empty_cache()
         torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + 2**20) / total)
         with warnings.catch_warnings():
