@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from conform.pieces import PIECES, RECIPES, UNEQUAL
@@ -276,9 +277,10 @@ def test_pools_are_consistent_and_their_state_survives_a_checkpoint(call):
     def rounds(pool, state, first, last):
         changes = []
         for round in range(first, last):
-            keeps = pool.keeps(state)
-            accuracies = [{m: 0.1 + 0.07 * ((3 * client + 5 * m + round) % 11) for m in mine}
-                          for client, mine in enumerate(keeps)]
+            models, kept = pool.keeps(state)
+            keeps = [{m for m, mine in zip(models, row, strict=True) if mine} for row in kept]
+            accuracies = np.array([[0.1 + 0.07 * ((3 * client + 5 * m + round) % 11) for m in models]
+                                   for client in range(4)])
             trainers = pool.trainers(state, [0, 2])
             assert {client for clients in trainers.values() for client in clients} == {0, 2}
             for m, clients in trainers.items():
@@ -286,15 +288,18 @@ def test_pools_are_consistent_and_their_state_survives_a_checkpoint(call):
                 assert all(score > 0 for score in pool.scores(state, m, clients))
             state, changed = pool.after_round(state, accuracies, round, rng.key(0, "pool", round))
             changes.append((list(changed.clones), list(changed.deleted)))
-            assert all(m in mine for m, mine in zip(pool.choice(state), pool.keeps(state), strict=True))
+            models, kept = pool.keeps(state)
+            assert all(row[list(models).index(m)] for m, row in zip(pool.choice(state), kept, strict=True))
         return state, changes
 
     pool = registry.build("pool", call)
     whole, changes = rounds(pool, pool.init(4), 1, 5)
     half, before = rounds(pool, pool.init(4), 1, 3)
-    rest, after = rounds(pool, through_a_file(half), 3, 5)
-    assert (rest, before + after) == (whole, changes)
-    assert pool.metrics(rest, [0, 0, 1, 1]) == pool.metrics(whole, [0, 0, 1, 1])
+    rest, after = rounds(pool, pool.restore(through_a_file(half)), 3, 5)
+    assert before + after == changes
+    torch.testing.assert_close(rest, whole, rtol=0, atol=0)
+    groups = np.array([0, 0, 1, 1])
+    assert pool.metrics(rest, groups) == pool.metrics(whole, groups)
 
 
 NEEDS = {"ray": "ray"}  # engine -> package that it is an extra of

@@ -71,7 +71,6 @@ def test_the_choice_is_a_function_of_recipe_data_and_network_alone(name, threads
             monkeypatch.setattr(f"time.{watch}", lambda clock=clock: float(next(clock)))
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / str(number)))
         torch.manual_seed(number)
-        assert choose(task_of(name, rounds=rounds)) == expected
         assert choose(task_of(name, rounds=rounds, seed=number, evaluate_every=number + 1)) == expected
         monkeypatch.undo()
         monkeypatch.setattr(engines, "calibrate", lambda *args, **rest: pytest.fail("timed"))

@@ -51,15 +51,6 @@ def test_too_many_clients_for_the_memory_go_a_few_at_a_time(graphed, reference, 
     assert max(sizes[2:]) <= 2
 
 
-def test_one_client_that_does_not_fit_is_told_of(monkeypatch):
-    def never(self, work):
-        raise torch.OutOfMemoryError("out of memory")
-
-    monkeypatch.setattr(Vectorised, "_run", never)
-    with pytest.warns(UserWarning, match="do not fit"), pytest.raises(torch.OutOfMemoryError):
-        trained(Vectorised)
-
-
 def test_without_graphs_then_one_by_one(reference, monkeypatch):
     def broken(self, *args):
         raise RuntimeError("a library gives up")

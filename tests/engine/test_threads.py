@@ -20,7 +20,7 @@ from askew.pieces.methods import server_training
 from askew.runs.compare import compare
 from askew.runs.sweep import sweep
 
-SMALL = askew.Recipe(rounds=2)
+SMALL = askew.Recipe(rounds=2, population="shards(clients=10, shards_per_client=2) + subset(0.4)")
 
 
 @pytest.fixture(autouse=True)

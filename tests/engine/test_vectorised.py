@@ -1,5 +1,7 @@
 """The batched engine: a client's result is its own, whoever it shares a computation with."""
 
+from functools import lru_cache
+
 import pytest
 import torch
 from torch import nn
@@ -52,25 +54,29 @@ def unequal_task():
     return build_task(RECIPE, data=data, population=population)
 
 
+@pytest.fixture(scope="module")
+def unequal_alone(unequal_task):
+    return updates(Sequential(unequal_task), unequal_task, range(unequal_task.num_clients))
+
+
 @pytest.mark.parametrize("graphed", [False, True])
 @pytest.mark.parametrize("chunk", [None, 3, 1])
-def test_unequal_clients_in_one_cohort(unequal_task, chunk, graphed):
-    clients = list(range(unequal_task.num_clients))
-    reference = updates(Sequential(unequal_task), unequal_task, clients)
-    ours = updates(Vectorised(unequal_task, chunk_jobs=chunk, graphed=graphed, compiled=False), unequal_task, clients)
-    for client in clients:
-        assert_close(reference[client], ours[client])
+def test_unequal_clients_in_one_cohort(unequal_task, unequal_alone, chunk, graphed):
+    engine = Vectorised(unequal_task, chunk_jobs=chunk, graphed=graphed, compiled=False)
+    ours = updates(engine, unequal_task, list(unequal_alone))
+    for client, alone in unequal_alone.items():
+        assert_close(alone, ours[client])
 
 
-def test_threads_side_by_side_give_the_reference_in_the_order_of_the_jobs(unequal_task):
+def test_threads_side_by_side_give_the_reference_in_the_order_of_the_jobs(unequal_task, unequal_alone):
     clients = [5, 0, 1, 7, 3]
     engine = Parallel(unequal_task, threads=2)
     lane = Lane(unequal_task, {0: initial_model(unequal_task)}, [Job(0, c) for c in clients], 3)
     chunks = [chunk for _, chunk in engine.train([lane])]
     assert [chunk.jobs[0].client for chunk in chunks] == clients
-    reference = updates(Sequential(unequal_task), unequal_task, clients)
     for chunk in chunks:
-        assert_close(reference[chunk.jobs[0].client], {name: v[0] for name, v in chunk.updates.items()}, tolerance=1e-6)
+        ours = {name: v[0] for name, v in chunk.updates.items()}
+        assert_close(unequal_alone[chunk.jobs[0].client], ours, tolerance=1e-6)
 
 
 def test_a_client_added_to_the_cohort_does_not_change_the_others(unequal_task):
@@ -108,6 +114,25 @@ def away_from_zeros(net):
 TOGETHER = {"parallel": lambda task: Parallel(task, threads=2), "vectorised": lambda task: Vectorised(task, chunk_jobs=2)}
 
 
+@lru_cache(maxsize=1)  # its tests follow each other
+def alone(net):
+    """A large step's task and its updates; three rounds' task, the weights before them and what they come to."""
+    recipe = RECIPE.replace(model=net, population="iid(clients=2)", epochs=1, step="sgd(lr=0.001)", rounds=3)
+    data, module = data_of(NETS[net]), away_from_zeros(net)
+    whole = build_task(recipe.replace(batch_size=0, step="sgd(lr=0.1)"), data=data)  # a movement well above rounding
+    task = build_task(recipe, data=data, model=module)
+    return whole, updates(Sequential(whole), whole, [0, 1]), task, *three_rounds(task, Sequential)
+
+
+def three_rounds(task, engine):
+    """Weights before them, and the model after."""
+    simulation = Simulation(task, engine(task))
+    start = simulation.view().params
+    for _ in range(3):
+        simulation.advance()
+    return start, simulation.view()
+
+
 @pytest.mark.parametrize("engine", TOGETHER)
 @pytest.mark.parametrize("net", NETS)
 def test_every_network_trains_as_it_does_alone(net, engine):
@@ -117,24 +142,20 @@ def test_every_network_trains_as_it_does_alone(net, engine):
     0.5% for a large step (last layers agree to 1e-5), and 3% over three rounds where there is such BatchNorm (measured
     1.9e-2; others 6e-5).
     """
-    recipe = RECIPE.replace(model=net, population="iid(clients=2)", epochs=1, step="sgd(lr=0.001)", rounds=3)
-    data, module = data_of(NETS[net]), away_from_zeros(net)
-    whole = build_task(recipe.replace(batch_size=0, step="sgd(lr=0.1)"), data=data)  # a movement well above rounding
-    alone, together = updates(Sequential(whole), whole, [0, 1]), updates(TOGETHER[engine](whole), whole, [0, 1])
-    for client in (0, 1):
-        assert relative(alone[client], together[client]) < 5e-3
-        last = list(alone[client])[-1]
-        assert relative({last: alone[client][last]}, {last: together[client][last]}) < 1e-5
-    task = build_task(recipe, data=data, model=module)
-    a, b = Simulation(task, Sequential(task)), Simulation(task, TOGETHER[engine](task))
-    start = a.view().params
-    for _ in range(3):
-        a.advance(), b.advance()
-    moved, ours = ({name: v - start[name] for name, v in simulation.view().params.items()} for simulation in (a, b))
+    whole, steps, task, start, a = alone(net)
+    together = updates(TOGETHER[engine](whole), whole, [0, 1])
+    for client, step in steps.items():
+        assert relative(step, together[client]) < 5e-3
+        last = list(step)[-1]
+        assert relative({last: step[last]}, {last: together[client][last]}) < 1e-5
+    again, b = three_rounds(task, TOGETHER[engine])
+    assert all(torch.equal(v, again[name]) for name, v in start.items())
+    moved, ours = ({name: v - start[name] for name, v in model.params.items()} for model in (a, b))
     assert all(v.norm() > 0 for v in moved.values() if v.ndim > 1)  # a bias before BatchNorm stays where it is
-    assert relative(moved, ours) < (3e-2 if any(isinstance(layer, nn.BatchNorm2d) for layer in module.modules()) else 5e-4)
-    if a.view().buffers:
-        assert relative(a.view().buffers, b.view().buffers) < 1e-4
+    normalises = any(isinstance(layer, nn.BatchNorm2d) for layer in task.module.modules())
+    assert relative(moved, ours) < (3e-2 if normalises else 5e-4)
+    if a.buffers:
+        assert relative(a.buffers, b.buffers) < 1e-4
 
 
 class Skips(nn.Module):

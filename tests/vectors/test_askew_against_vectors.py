@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from fedcd_by_dicts import accuracies_for, as_dicts
 from torch import Tensor
 
 from askew.core import rng
@@ -205,18 +206,19 @@ def test_the_pieces_are_the_method(vector: Vector) -> None:
         assert [str(essential(kind, spec)) for spec in specs] == [str(essential(kind, parse(kind, text))) for text in listed]
 
 
-def test_scores_clones_and_deletions(given_draws: Callable[[Sequence[float]], None]) -> None:
+def test_scores_clones_and_deletions(monkeypatch: pytest.MonkeyPatch) -> None:
     data = json.loads((FOLDER / "fedcd.json").read_text())
     pool = build("pool", data["pool"])
-    state = pool.init(data["devices"])
+    state, key = pool.init(data["devices"]), torch.tensor(0)
     for entry in data["rounds"]:
-        given_draws([z for drawn in entry["draws"] for z in drawn])
+        drawn = {int(rng.fold(key, device)): draws for device, draws in enumerate(entry["draws"])}
+        monkeypatch.setattr(rng, "normal", lambda keys, count, drawn=drawn: torch.tensor(
+            [drawn[int(k)] for k in keys]).view(-1, count))
         accuracies = [{int(m): a for m, a in device.items()} for device in entry["accuracies"]]
-        assert [sorted(device) for device in accuracies] == pool.keeps(state)
-        state, changes = pool.after_round(state, accuracies, entry["round"], torch.tensor(0))
+        state, changes = pool.after_round(state, accuracies_for(pool, state, accuracies), entry["round"], key)
         where = f"fedcd, round {entry['round']}"
         for name in ("measured", "scores", "sent"):
-            for ours, theirs in zip(state[name], entry[name], strict=True):
+            for ours, theirs in zip(as_dicts(state)[name], entry[name], strict=True):
                 same({str(m): v for m, v in ours.items()}, theirs, f"{where}, {name}")
         assert [list(pair) for pair in changes.clones] == entry["clones"]
         assert list(changes.deleted) == entry["deleted"]

@@ -96,6 +96,20 @@ def device_scores(verdicts: Mapping[int, Verdict], choice: np.ndarray, populatio
     return result
 
 
+def means_of_parts(values: Tensor, sizes: np.ndarray) -> np.ndarray:
+    """The mean of each of the parts that lie one behind the other; NaN of an empty one.
+
+    Parts of one size together, each the sum of its own row: the same bits as one by one, and no loop over parts.
+    """
+    ends = np.cumsum(sizes)
+    result = np.empty(len(sizes))
+    for size in np.unique(sizes):
+        who = sizes == size
+        rows = (ends[who] - size)[:, None] + np.arange(size)
+        result[who] = values[torch.from_numpy(rows)].mean(dim=1).numpy()
+    return result
+
+
 def record_of(verdicts: Mapping[int, Verdict], choice: np.ndarray) -> dict[str, Any]:
     """Measures and loss of all models, each counted as often as clients use it."""
     share = {number: float(np.mean(choice == number)) for number in verdicts}

@@ -31,6 +31,7 @@ from askew.engine.batched import Network, local_losses
 from askew.engine.batched_chain import BatchedChain, Facts
 from askew.engine.kernels.conv import KERNEL_ORDER
 from askew.engine.local import AUGMENT, LAYERS, STEP
+from askew.engine.shortage import shortage
 from askew.engine.tuning import IDLE, WHOLE
 
 PRECISIONS = ("fp32", "tf32", "bf16")
@@ -97,8 +98,8 @@ class GraphedSteps:
         self._inputs, self._forward = self._compile(self._plain[0]), self._compile(self._plain[1])
         self._fill, self._subtract = self._compile(_fill), self._compile(_subtract)
         self._numbers: set[int] = {0} if varies else set()  # of clients, so far
-        self._pool = torch.cuda.graph_pool_handle() if self.device.type == "cuda" else None  # graphs run one after the other
         self._made: dict[Any, dict[int, tuple[Buffers, Graphs]]] = {}  # shape of work -> clients there is room for -> memory
+        self.free()
 
     def _compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
         if not self.compiled:
@@ -129,10 +130,8 @@ class GraphedSteps:
         """Train a chunk, as `_run` says; what cannot be compiled is trained uncompiled, with a word about it."""
         try:
             return self._run(*work)
-        except torch.OutOfMemoryError:
-            raise
         except Exception as error:  # compilers raise what they like, also in the backward pass
-            if not self.compiled:
+            if not self.compiled or shortage(error) is not None:
                 raise
             warnings.warn(f"torch.compile fails for this network ({first_line(error)}); it is run as it is, which takes longer",
                           UserWarning, stacklevel=2)
@@ -143,8 +142,9 @@ class GraphedSteps:
             return self._run(*work)
 
     def free(self) -> None:
-        """Give back all memory."""
+        """Give back all memory; graphs that are captured from now on share a new pool: they run one after the other."""
         self._made.clear()
+        self._pool = torch.cuda.graph_pool_handle() if self.device.type == "cuda" else None
 
     def _run(self, start: Params, start_buffers: Params, chain: BatchedChain, kept: Tree, facts: Facts, examples: Tensor, counts: Tensor,
              streams: Tensor, round: int, host_counts: np.ndarray, steps: list[int]) -> tuple[Params, Params, Tree, Tensor, Tensor]:

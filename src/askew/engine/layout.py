@@ -38,19 +38,20 @@ class Planner:
         self.recipe, self.device, self.chunk_jobs = recipe, device, chunk_jobs
         self._owned: tuple[tuple[int, ...], Tensor, list[int]] | None = None
 
-    def lay_out(self, lanes: Sequence[Lane], jobs: list[tuple[int, Job]] | None = None) -> list[Layout]:
+    def parts(self, lanes: Sequence[Lane], jobs: list[tuple[int, Job]] | None = None) -> list[list[tuple[int, Job]]]:
         """The jobs of all lanes, or these (lane, job), most steps first, in chunks."""
         recipe = self.recipe
         jobs = [(i, job) for i, lane in enumerate(lanes) for job in lane.jobs] if jobs is None else jobs
-        sizes = {(i, job.client): int(lanes[i].task.population.sizes[job.client]) for i, job in jobs}
+        sizes = {(i, job.client): _size(lanes, i, job) for i, job in jobs}
         jobs.sort(key=lambda at: -_steps(sizes[at[0], at[1].client], recipe.epochs, recipe.batch_size))  # stable
         chunks = -(-len(jobs) // self.chunk_jobs)
         size = -(-len(jobs) // max(1, chunks))  # equally large: a small one at the end would leave a device idle
-        parts = [jobs[low : low + size] for low in range(0, len(jobs), max(1, size))]
-        return [self._chunk(lanes, part, [sizes[i, job.client] for i, job in part]) for part in parts]
+        return [jobs[low : low + size] for low in range(0, len(jobs), max(1, size))]
 
-    def _chunk(self, lanes: Sequence[Lane], jobs: list[tuple[int, Job]], sizes: list[int]) -> Layout:
+    def lay_out(self, lanes: Sequence[Lane], jobs: list[tuple[int, Job]]) -> Layout:
+        """One of these chunks."""
         recipe, device = self.recipe, self.device
+        sizes = [_size(lanes, i, job) for i, job in jobs]
         owned, base = self._all_owned(lanes)
         roots = torch.stack([rng.key(lane.task.recipe.seed, "client", lane.round) for lane in lanes])
         lane_of = torch.tensor([i for i, _ in jobs])
@@ -67,6 +68,10 @@ class Planner:
             base = np.concatenate([[0], np.cumsum([len(p) for p in parts])]).tolist()
             self._owned = (which, torch.cat(parts) if len(parts) > 1 else parts[0], base)
         return self._owned[1], self._owned[2]
+
+
+def _size(lanes: Sequence[Lane], lane: int, job: Job) -> int:
+    return int(lanes[lane].task.population.sizes[job.client])
 
 
 def _steps(size: int, epochs: int, batch_size: int) -> int:

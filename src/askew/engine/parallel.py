@@ -20,6 +20,7 @@ from askew.engine.functional import call
 from askew.engine.layers.dropout import dropouts, set_keys
 from askew.engine.protocol import Chunk, Job, Lane
 from askew.engine.sequential import train_job
+from askew.engine.shortage import fitting
 from askew.engine.task import Task
 from askew.engine.threads import allowed_threads
 
@@ -64,7 +65,9 @@ class Parallel:
         if getattr(self._own, "of", None) is not lane.task:
             self._own.of, self._own.module = lane.task, copy.deepcopy(lane.task.module)
         module: nn.Module = self._own.module
-        return train_job(lane, job, module, seeded=False)
+        who = f"engine parallel: client {job.client}, beside up to {self.threads - 1} others,"
+        with fitting(who, lane.task, "engine sequential (one client at a time), "):
+            return train_job(lane, job, module, seeded=False)
 
 
 def _finished(lane: int, future: Future[Chunk]) -> tuple[int, Chunk]:

@@ -16,6 +16,7 @@ from askew.core.errors import AskewError
 from askew.core.tensors import ModelState, subtract
 from askew.engine.local import UPLOAD, train_locally
 from askew.engine.protocol import Chunk, Job, Lane
+from askew.engine.shortage import fitting
 from askew.engine.task import Task
 
 
@@ -32,7 +33,9 @@ class Sequential:
     def train(self, lanes: Sequence[Lane]) -> Iterator[tuple[int, Chunk]]:
         for i, lane in enumerate(lanes):
             for job in lane.jobs:
-                yield i, train_job(lane, job, lane.task.module)
+                with fitting(f"engine sequential: client {job.client} alone", lane.task):
+                    chunk = train_job(lane, job, lane.task.module)
+                yield i, chunk
 
 
 def train_job(lane: Lane, job: Job, module: nn.Module, seeded: bool = True) -> Chunk:

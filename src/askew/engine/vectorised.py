@@ -37,6 +37,7 @@ from askew.engine.local import AUGMENT, LAYERS, STEP, UPLOAD
 from askew.engine.protocol import Chunk, Job, Lane
 from askew.engine.schedule import on_device
 from askew.engine.sequential import train_job
+from askew.engine.shortage import does_not_fit, fitting, shortage
 from askew.engine.task import Task
 from askew.engine.tuning import CHUNK_BYTES, CHUNK_JOBS, COMPILED_EXAMPLES
 
@@ -116,46 +117,54 @@ class Vectorised:
         self._planner = Planner(task.recipe, task.device, self.chunk_jobs)
 
     def train(self, lanes: Sequence[Lane]) -> Iterator[tuple[int, Chunk]]:
-        layouts = deque(self._planner.lay_out(lanes))
-        while layouts:
-            layout = layouts.popleft()
+        parts = deque(self._planner.parts(lanes))
+        while parts:
+            jobs = parts.popleft()
             if self._one_by_one:
-                yield from _trained_alone(lanes, layout)
+                yield from _trained_alone(lanes, jobs)
                 continue
             try:
-                work = self._begin(lanes, layout)
-                with matrix_precision(self.precision, self.task.device):
-                    trained = self._run(work)
-                ended = self._ended(work, trained)
-            except torch.OutOfMemoryError:
-                if len(layout.jobs) == 1:
-                    raise
-                self._take_fewer(len(layout.jobs))
-                left = [*layout.jobs, *(job for other in layouts for job in other.jobs)]
-                layouts = deque(self._planner.lay_out(lanes, left))
-                continue
+                chunks = self._trained(lanes, jobs)
             except Exception as error:  # the network's, a piece's, torch's, a library's: another way may do
-                self._do_without(error)
-                layouts.appendleft(layout)
+                asked, line = shortage(error), first_line(error)
+            else:
+                yield from chunks
+                del chunks  # the next ones need the memory
                 continue
-            yield from self._chunks(work, *ended)
+            # The error is gone, and its frames, which held what the attempt had made. Nothing of it has been handed on.
+            if asked is None:
+                self._do_without(line)
+                parts.appendleft(jobs)
+            elif len(jobs) > 1:
+                self._take_fewer(len(jobs), asked)
+                parts = deque(self._planner.parts(lanes, [*jobs, *(job for part in parts for job in part)]))
+            else:
+                raise does_not_fit(f"engine vectorised: client {jobs[0][1].client} alone", self.task, asked)
 
-    def _do_without(self, error: Exception) -> None:
+    def _trained(self, lanes: Sequence[Lane], jobs: list[tuple[int, Job]]) -> list[tuple[int, Chunk]]:
+        work = self._begin(lanes, self._planner.lay_out(lanes, jobs))
+        with matrix_precision(self.precision, self.task.device):
+            trained = self._run(work)
+        return list(self._chunks(work, *self._ended(work, trained)))
+
+    def _do_without(self, problem: str) -> None:
         """Train the next chunk in a plainer way: without graphs, then one client after the other."""
         plainer = "without CUDA graphs" if self._steps is not None else "one client after the other"
-        warnings.warn(f"engine vectorised: network and pieces cannot be trained as asked ({first_line(error)}); "
+        warnings.warn(f"engine vectorised: network and pieces cannot be trained as asked ({problem}); "
                       f"the run goes on {plainer}, which takes longer", UserWarning, stacklevel=2)
         self._one_by_one = self._steps is None
         self._steps = None
 
-    def _take_fewer(self, clients: int) -> None:
+    def _take_fewer(self, clients: int, asked: str) -> None:
+        """Halve the chunk for the rest of the run; give back what the failed attempt and graphs of its size held."""
         fewer = self.chunk_jobs = self._planner.chunk_jobs = clients // 2
-        warnings.warn(f"engine vectorised: {clients} clients at once do not fit the memory of the device; {fewer} at a time from now on",
-                      UserWarning, stacklevel=2)
+        warnings.warn(f"engine vectorised: {clients} clients at once do not fit the memory of the device; {fewer} at a "
+                      f"time from now on ({asked} more was asked for)", UserWarning, stacklevel=2)
         if self._steps is not None:
             self._steps.free()
         gc.collect()
-        torch.cuda.empty_cache()
+        if self.task.device.type == "cuda":
+            torch.cuda.empty_cache()
 
     def _begin(self, lanes: Sequence[Lane], layout: Layout) -> Work:
         device, jobs = self.task.device, layout.jobs
@@ -321,10 +330,12 @@ def worth_compiling(task: Task, runs: int = 1) -> bool:
     return runs * recipe.rounds * recipe.epochs * task.cohort_size * float(task.population.sizes.mean()) >= COMPILED_EXAMPLES
 
 
-def _trained_alone(lanes: Sequence[Lane], layout: Layout) -> Iterator[tuple[int, Chunk]]:
-    for i, job in layout.jobs:
+def _trained_alone(lanes: Sequence[Lane], jobs: list[tuple[int, Job]]) -> Iterator[tuple[int, Chunk]]:
+    for i, job in jobs:
         lane = lanes[i]
-        yield i, train_job(lane, job, lane.task.module)
+        with fitting(f"engine vectorised: client {job.client} alone", lane.task):
+            chunk = train_job(lane, job, lane.task.module)
+        yield i, chunk
 
 
 @contextmanager

@@ -19,10 +19,10 @@ from askew.core.cohort import LONGEST, Cohort
 from askew.core.dataset import Examples
 from askew.core.errors import AskewError, DivergedError
 from askew.core.interrupt import shielded
-from askew.core.pool import Changes
+from askew.core.pool import MANY_CLIENTS, Changes
 from askew.core.probe import Round, Setting
 from askew.core.tensors import ModelState, num_bytes
-from askew.engine.evaluate import Verdict, device_record, device_scores, record_of
+from askew.engine.evaluate import Verdict, device_record, device_scores, means_of_parts, record_of
 from askew.engine.protocol import Engine
 from askew.engine.schedule import ToHost
 from askew.engine.task import Task, initial_model
@@ -33,7 +33,6 @@ from askew.rounds.mishaps import spoils
 from askew.rounds.round import begin, one_round
 
 Record = dict[str, Any]
-MANY_CLIENTS = 10_000  # above this, per-device numbers are taken only where the recipe asks: a round's cost must not grow
 
 
 @dataclass(frozen=True)
@@ -108,7 +107,8 @@ class Simulation:
         with torch.no_grad():
             for name, v in self.task.frozen.items():
                 v.copy_(saved.get("frozen", {}).get(name, v))
-        self.round, self.pool_state, self._probe_states = saved["round"], saved["pool"], saved["probes"]
+        self.round, self._probe_states = saved["round"], saved["probes"]
+        self.pool_state = self.task.pool.restore(saved["pool"])
         self.models = {number: GlobalModel(ModelState(m["params"], m["buffers"]), m["chain"])
                        for number, m in saved["models"].items()}
         if self.memory and "memory" in saved:
@@ -187,7 +187,7 @@ class Simulation:
         self.models |= after
         self.round += 1
         changes = self._update_pool() if task.pool.needs_validation else Changes()
-        record |= task.pool.metrics(self.pool_state, None if task.population.groups is None else task.population.groups.tolist())
+        record |= task.pool.metrics(self.pool_state, task.population.groups)
         if self.round % task.recipe.evaluate_every == 0 or self.finished:
             record |= self.evaluate()
         with shielded():  # memory is changed in place: this is done whole, and with it the round
@@ -265,19 +265,17 @@ class Simulation:
                 states.pop(number, None)
         return changes
 
-    def _validate(self) -> list[dict[int, float]]:
-        """The score of each model that a client keeps on the client's validation examples."""
-        task = self.task
-        assert task.population.validation is not None, "build_task checked that"
-        keeps = task.pool.keeps(self.pool_state)
-        result: list[dict[int, float]] = [{} for _ in keeps]
-        for number in sorted({n for mine in keeps for n in mine}):
-            users = [client for client, mine in enumerate(keeps) if number in mine]
-            parts = [torch.from_numpy(task.population.validation[client]) for client in users]
-            index = torch.cat(parts).to(task.device)
+    def _validate(self) -> np.ndarray:
+        """[clients, models] the score of each model that a client keeps on the client's validation examples; else 0."""
+        task, owned = self.task, self.task.population.validation
+        assert owned is not None, "build_task checked that"
+        numbers, keeps = task.pool.keeps(self.pool_state)
+        result = np.zeros(keeps.shape)
+        for at, number in enumerate(numbers):
+            users = keeps[:, at]
+            index = torch.from_numpy(owned.indices[np.repeat(users, owned.sizes)]).to(task.device)
             scores = task.scores(self.view(number), Examples(task.data.train.x[index], task.data.train.y[index])).cpu()
-            for client, mine in zip(users, scores.split([len(p) for p in parts]), strict=True):
-                result[client][number] = float(mine.mean())
+            result[users, at] = means_of_parts(scores, owned.sizes[users])
         return result
 
     def _probe(self, number: int, cohort: Cohort, after: GlobalModel, gathered: dict[int, Any]) -> Record:

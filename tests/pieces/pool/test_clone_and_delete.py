@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from fedcd_by_dicts import as_dicts, in_dicts
 
 import askew
 from askew.core import rng
@@ -12,7 +13,7 @@ KEY = rng.key(0, "pool")
 
 def pool_and_state(scores, made, history=None, **settings):
     """A pool in mid-run: `scores` is one dict of model -> score a device."""
-    pool = clone_and_delete(**{"milestones": [], "score_noise": 0.0, **settings})
+    pool = in_dicts(clone_and_delete(**{"milestones": [], "score_noise": 0.0, **settings}))
     state = {"made": made, "scores": scores, "sent": scores, "measured": scores,
              "history": history or [{m: [] for m in mine} for mine in scores]}
     return pool, state
@@ -149,7 +150,7 @@ def test_a_clones_window_starts_empty():
 
 
 def test_milestones_5_15_25_make_eight_models():
-    pool = clone_and_delete([5, 15, 25], score_noise=0.0, keep_at_least=8)
+    pool = in_dicts(clone_and_delete([5, 15, 25], score_noise=0.0, keep_at_least=8))
     state = pool.init(1)
     assert pool.metrics(state, None)["active_models"] == 1
     for round in range(1, 31):
@@ -221,6 +222,7 @@ def test_accuracies_of_zero_score_evenly():
     ({"keep_at_least": 0}, "must be at least 1"),
     ({"score_noise": -0.1}, "score_noise must not be negative"),
     ({"milestones": [0, 5]}, r"milestones are rounds from 1 on, got \[0, 5\]"),
+    ({"milestones": list(range(1, 64))}, "at most 62 milestones, each of which doubles the number of models; got 63"),
 ])
 def test_settings_out_of_range_are_refused(settings, message):
     with pytest.raises(askew.AskewError, match=message):
@@ -236,7 +238,7 @@ def test_in_a_run_models_are_cloned_weighted_and_forgotten():
     assert active[:2] == [1, 2]
     assert max(active) > 2
     last = result.simulation
-    assert set(last.models) == {m for mine in last.pool_state["scores"] for m in mine}
+    assert set(last.models) == {m for mine in as_dicts(last.pool_state)["scores"] for m in mine}
     assert len(last.models) == active[-1]
     weights = [entry.model.params["fc1.weight"] for entry in last.models.values()]
     assert all(not np.allclose(a, b) for i, a in enumerate(weights) for b in weights[:i])

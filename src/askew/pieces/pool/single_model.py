@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from askew.core.pool import Changes, Pool
 from askew.core.registry import piece
 
@@ -15,6 +17,6 @@ def single_model() -> Pool:
         scores=lambda state, model, clients: [1.0] * len(clients),
         after_round=lambda state, accuracies, round, key: (state, Changes()),
         choice=lambda state: [0] * state["num_clients"],
-        keeps=lambda state: [[0]] * state["num_clients"],
+        keeps=lambda state: ([0], np.ones((state["num_clients"], 1), bool)),
         metrics=lambda state, groups: {},
     )
