@@ -31,7 +31,7 @@ WRONG = [None, "", "x", -1, 0, 1.5, math.nan, math.inf, 10**30, True, [], {}, ob
 # Beyond askew.__all__: modules of which everything with a public name is for users.
 MODULES = ("data", "models", "partition", "core.skew", "runs.sweep", "privacy", "testing")
 # What users do not call, but engines, at every step, with their own tensors; and what is there to be overridden.
-OF_ENGINES = ("Objective.loss", "Objective.scores", "Objective.check_output", "Statistic.", "runs.compare.write_table")
+OF_ENGINES = ("AdversityContext.of", "Objective.loss", "Objective.scores", "Objective.check_output", "Statistic.", "runs.compare.write_table")
 # Python's own answer to a wrong number of arguments, also of a function that was given (`on_round=len`).
 NUMBER_OF_ARGUMENTS = re.compile(r"argument|positional")
 
@@ -85,6 +85,8 @@ SAMPLES: dict[str, Any] = {
     # what engines make
     "target": 0.5, "score": 0.5, "records": [{"round": 1, "accuracy": 0.5, "loss": 1.0}], "model": {}, "seconds": 1.0,
     "message": "x", "round": 0, "params": {}, "key": torch.tensor(0), "cohort": None, "steps": torch.ones(2),
+    "struck": lambda ctx: ctx.clients > 0, "refuses": lambda lengths: {}, "epochs": 1, "federation": 2, "groups": None,
+    "lasting_key": torch.tensor(0), "what": "train", "size": 8, "other": POPULATION.train,
     "scores": torch.ones(2), "Senders.clients": [0, 1], "Senders.losses": torch.ones(2),
 }
 # What is given besides, so that a call that works is short; what takes seconds where it works; what half a minute.

@@ -192,5 +192,5 @@ def test_labels_that_do_not_fit_are_refused(refused):
 
 @pytest.mark.parametrize("counts", [5, [3], [[3]], [[2, 0], [1, 0]], [[1, 1], [1, 0]]])
 def test_counts_that_do_not_fit_are_refused(refused, counts):
-    with refused("counts of shape"):
+    with refused("counts (of shape|must be an array)"):
         Population(Ownership.of([[0], [1]]), np.array(counts))

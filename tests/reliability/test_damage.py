@@ -111,7 +111,7 @@ def test_a_newer_format_is_refused(runs: Path, tmp_path: Path) -> None:
     (lambda text: text.replace("lr=0.1", "lr=0.2"), r"another recipe .*step was .*lr=0.1.* is .*lr=0.2"),
     (lambda text: text.replace("rounds = 6", "rounds = 8"), r"rounds was 6, is 8"),
     (lambda text: text.replace("seed = 0", "seed = 1"), r"seed was 0, is 1"),
-    (lambda text: "", "damaged: it is empty"),
+    (lambda text: "", "damaged: the recipe is empty"),
     (lambda text: text[:40], "not valid TOML"),
 ], ids=["rate", "rounds", "seed", "empty", "cut"])
 def test_a_recipe_that_was_changed_is_refused(runs: Path, tmp_path: Path, change, said: str) -> None:

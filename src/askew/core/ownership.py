@@ -11,7 +11,7 @@ import numpy as np
 
 from askew.core.arguments import checked
 from askew.core.bounds import Bounds, Count
-from askew.core.errors import AskewError, first_line
+from askew.core.errors import AskewError, first_line, shown
 
 _CHUNK = 1_000_000  # indices that are looked at in one go where there may be a hundred million
 _MOST_EXAMPLES = 2**40  # beyond, a number that holds client and example would not fit 64 bits
@@ -38,7 +38,6 @@ class Ownership:
             raise AskewError(f"ownership: offsets must go up from 0 to the {len(self.indices)} indices, not as {ends}")
 
     @classmethod
-    @checked
     def of(cls, parts: Sequence[np.ndarray | Sequence[int]]) -> Ownership:
         """From the indices of each client: whole numbers of any type, none of them twice.
 
@@ -49,7 +48,10 @@ class Ownership:
             Traceback (most recent call last):
             askew.core.errors.AskewError: ownership: client 1 has example 1 twice; name each of its examples once
         """
-        arrays = [whole_numbers(f"ownership: client {k}", part) for k, part in enumerate(parts)]
+        try:
+            arrays = [whole_numbers(f"ownership: client {k}", part) for k, part in enumerate(parts)]
+        except TypeError:
+            raise AskewError(f"ownership: give the indices of each client, such as [[0, 2], [1]], not {shown(parts)}") from None
         offsets = np.concatenate([[0], np.cumsum([len(a) for a in arrays])]).astype(np.int64)
         owned = cls(np.concatenate(arrays) if arrays else np.zeros(0, np.int64), offsets)
         owned.check_once()
@@ -108,6 +110,7 @@ class Ownership:
                 raise AskewError(f"ownership: client {first + client} has example {example} twice; "
                                  "name each of its examples once")
 
+    @checked
     def check_below(self, what: str, size: int, name: str) -> None:
         """Refuse an index beyond the examples that there are."""
         if len(self.indices) and int(self.indices.max()) >= size:
@@ -117,10 +120,13 @@ class Ownership:
     @checked
     def counts(self, labels: np.ndarray, num_classes: Count) -> np.ndarray:
         """Examples per client and class, shape (clients, classes)."""
+        labels = whole_numbers("ownership: labels", labels)
+        self.check_below("train", len(labels), "these labels")
         owner = np.repeat(np.arange(len(self), dtype=np.int64), self.sizes)
         flat = np.bincount(owner * num_classes + labels[self.indices], minlength=len(self) * num_classes)
         return flat.reshape(len(self), num_classes)
 
+    @checked
     def joined(self, other: Ownership) -> Ownership:
         """What each client has in one or the other."""
         owner = np.repeat(np.tile(np.arange(len(self)), 2), np.concatenate([self.sizes, other.sizes]))
@@ -130,6 +136,8 @@ class Ownership:
     @checked
     def at(self, positions: np.ndarray) -> Ownership:
         """The same ownership with each index i replaced by positions[i] (from a subset back to the whole)."""
+        positions = whole_numbers("ownership: positions", positions)
+        self.check_below("train", len(positions), "these positions")
         return Ownership(positions[self.indices], self.offsets)
 
 

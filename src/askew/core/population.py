@@ -165,6 +165,7 @@ class Population:
         held = [] if self.validation is None else [self.validation.indices]
         return has_twice(np.concatenate([self.train.indices, self.server, *held]))
 
+    @checked
     def check_data(self, data: Dataset) -> None:
         """Refuse a population that was not drawn for these data, or is not what it says."""
         if self.num_classes != data.num_classes:

@@ -97,7 +97,7 @@ class RunFolder:
     def recipe(self) -> Recipe:
         text = files.read_text(self.path / RECIPE, "recipe")
         if not text.strip():
-            raise AskewError(f"{str(self.path / RECIPE)!r} is damaged: it is empty")
+            raise AskewError(f"{str(self.path / RECIPE)!r} is damaged: the recipe is empty")
         # Earlier versions wrote pieces of one's own with their modules; they are found by name, when the module is imported.
         return Recipe.from_toml(re.sub(r'"[\w.]+:(\w+(?:\(|"))', r'"\1', text))
 
