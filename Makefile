@@ -3,6 +3,9 @@
 # make test    set up, then lint, type-check and run all tests
 # make long    the long run: 200 random networks, every form compiled (an hour or more)
 # make fuzz    10,000 damaged files for every reader; writes results/reliability/fuzz.json (about 15 minutes)
+# make kills   hundreds of runs killed at every kind of write and at random; signals; writes results/reliability (20 minutes)
+# make faults  disks that are full, folders that vanish, flipped bits, failing configurations; writes results/reliability
+# make soak    thousands of rounds: memory and time must not grow; writes results/reliability
 # make vectors write the test vectors in vectors/, and check four methods with them in plain numpy
 # make corners the quick tests with the oldest and newest Python and torch that are promised, where they can be had
 # make papers  write docs/papers and the README's summary from results/
@@ -11,7 +14,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: setup demo test fast long fuzz lint corners papers vectors clean
+.PHONY: setup demo test fast long fuzz kills faults soak lint corners papers vectors clean
 
 setup: $(VENV)/.installed
 
@@ -37,6 +40,17 @@ long: setup
 
 fuzz: setup
 	OMP_NUM_THREADS=1 PYTHONPATH=tests/support $(BIN)/python -m fuzzing.long
+
+RELIABILITY = ASKEW_LONG=1 ASKEW_RECORD=results/reliability OMP_NUM_THREADS=1 $(BIN)/pytest -q
+
+kills: setup
+	$(RELIABILITY) tests/reliability/test_kills.py
+
+faults: setup
+	$(RELIABILITY) tests/reliability/test_damage.py tests/reliability/test_failures.py tests/reliability/test_folders.py
+
+soak: setup
+	$(RELIABILITY) tests/reliability/test_soak.py
 
 lint: setup
 	$(BIN)/ruff check .

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import sys
 import warnings
@@ -12,6 +13,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from askew.core import interrupt
 from askew.core.errors import AskewError, first_line, suggest
 
 # name -> (module, one line of help). A module is imported only when its command is called or asked for help.
@@ -59,19 +61,31 @@ def _about() -> None:
 
 
 def main() -> None:
-    """Entry point: bad input is one line on stderr and exit code 2 (3 when training diverged); so is each warning."""
+    """Entry point: bad input is one line on stderr and exit code 2 (3 when training diverged); so is each warning.
+
+    What nobody foresaw is one line, too, with the traceback where ASKEW_TRACEBACK is set.
+    """
     warnings.formatwarning = _one_line
     try:
-        app(standalone_mode=True)
-    except AskewError as error:
-        sys.stderr.write(f"askew: {error}\n")
-        sys.exit(error.exit_code)
-    except (MemoryError, RuntimeError) as error:  # torch's own is a RuntimeError
-        if not isinstance(error, MemoryError) and not re.search("out of memory|allocate memory", str(error)):
+        with interrupt.as_ctrl_c():
+            app(standalone_mode=True)
+    except Exception as error:
+        if os.environ.get("ASKEW_TRACEBACK"):
             raise
-        sys.stderr.write(f"askew: the memory is full ({first_line(error)}); take a smaller network, smaller batches or "
-                         "fewer clients at once\n")
-        sys.exit(AskewError.exit_code)
+        sys.stderr.write(f"askew: {_in_one_line(error)}\n")
+        sys.exit(error.exit_code if isinstance(error, AskewError) else 1)
+
+
+def _in_one_line(error: Exception) -> str:
+    notes = "".join(f"; {note}" for note in getattr(error, "__notes__", []))
+    if isinstance(error, AskewError):
+        return f"{error}{notes}"
+    if isinstance(error, MemoryError) or re.search("out of memory|allocate memory", str(error)):  # torch's is a RuntimeError
+        return (f"the memory is full ({first_line(error)}); take a smaller network, smaller batches or fewer clients at "
+                f"once{notes}")
+    if isinstance(error, OSError):
+        return f"{error.filename or 'a file'}: {error.strerror or first_line(error)}{notes}"
+    return f"{type(error).__name__}: {first_line(error)}{notes}; for the place in the code, set ASKEW_TRACEBACK=1"
 
 
 def _one_line(message: Warning | str, category: type[Warning], filename: str, lineno: int,

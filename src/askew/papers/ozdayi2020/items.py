@@ -196,7 +196,7 @@ def _program() -> Item:
 
 def _nearest() -> Item:
     return _again("nearest", "the set-up that comes nearest to table 1", partial(_as_program, step=NEAREST, rule=()),
-                  "Of twelve set-ups that were tried with one seed each (`results/ozdayi2020/setups.json`), the one that comes "
+                  "Of twelve set-ups that were tried with one seed each (`results/bench/ozdayi-setups.json`), the one that comes "
                   "nearest to table 1: item `program` at half the rate, which falls to a tenth after half and again after "
                   "three quarters of the rounds instead of on a plateau (the plateau rule, on the agents' training loss, never "
                   "lowered a rate in a run that learnt). It was chosen by its accuracies on the test images, so that its "
