@@ -1,8 +1,10 @@
-"""Which tiles are fastest for the convolutions with one set of weights a client: every kernel, size and precision by itself.
+"""Which tiles are fastest for the convolutions with one set of weights a client: every kernel, size and precision by
+itself.
 
     python benchmarks/conv_tiles.py [--precisions bf16,tf32,tf32x3] [--json FILE]
 
-Shows what `engine/kernels/conv.py` takes now beside the best tiles found. Sizes are those of ResNet-20 (18 clients x 256 images).
+Shows what `engine/kernels/conv.py` takes now beside the best tiles found. Sizes are those of ResNet-20 (18 clients x
+256 images).
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ import triton
 from askew.engine.kernels import conv as kernels
 from askew.runs.environment import describe_environment
 
-SHAPES = {  # clients, images, channels, height = width, outputs, taps, taps, padding, padding; the first layer as `taps_as_channels` has it
+# Clients, images, channels, height = width, outputs, taps, taps, padding, padding; the first layer as
+# `taps_as_channels` has it
+SHAPES = {
     "3x1, 16 to 16, 32": (18, 256, 16, 32, 16, 3, 1, 1, 0),
     "3x3, 16 to 16, 32": (18, 256, 16, 32, 16, 3, 3, 1, 1),
     "3x3, 32 to 32, 16": (18, 256, 32, 16, 32, 3, 3, 1, 1),
@@ -58,8 +62,8 @@ def work(kind: str, shape: tuple[int, ...], dtype: torch.dtype, precision: str, 
         block_n = kernels._power(outputs, 16, 128)
         grid = (triton.cdiv(rows, block_m), clients, triton.cdiv(outputs, block_n))
         return lambda: kernels._product_kernel[grid](
-            x, w, w, y, rows, pad_h, pad_w, size, size, size, size, channels, outputs, taps_h, taps_w, 1, 1, kind == "input gradient",
-            False, precision, block_m, block_n, block_k, num_warps=warps, num_stages=stages)
+            x, w, w, y, rows, pad_h, pad_w, size, size, size, size, channels, outputs, taps_h, taps_w, 1, 1,
+            kind == "input gradient", False, precision, block_m, block_n, block_k, num_warps=warps, num_stages=stages)
     block_n = kernels._gradient_tile(x.permute(0, 3, 1, 2), inner, outputs)[1]
     across = triton.cdiv(inner, block_k) * triton.cdiv(outputs, block_n)
     split = kernels._split(clients * across, channels, rows)
@@ -68,8 +72,9 @@ def work(kind: str, shape: tuple[int, ...], dtype: torch.dtype, precision: str, 
 
     def run() -> None:
         kernels._weight_gradient_kernel[(across, clients * split)](
-            x, y, dw, images, pad_h, pad_w, clients, triton.cdiv(cells, split), size, size, size, size, channels, outputs, taps_h, taps_w,
-            1, 1, split, precision, block_k, block_n, block_m, tile_h, tile_w, num_warps=warps, num_stages=stages)
+            x, y, dw, images, pad_h, pad_w, clients, triton.cdiv(cells, split), size, size, size, size, channels,
+            outputs, taps_h, taps_w, 1, 1, split, precision, block_k, block_n, block_m, tile_h, tile_w, num_warps=warps,
+            num_stages=stages)
         dw.sum(dim=0)
 
     return run
@@ -110,7 +115,8 @@ def main() -> None:
                      "best": [[*tile, round(found[tile])] for tile in best]})
         print(rows[-1], flush=True)  # noqa: T201
     if options.json:
-        options.json.write_text(json.dumps({"environment": describe_environment("cuda"), "rows": rows}, indent=1) + "\n")
+        options.json.write_text(json.dumps({"environment": describe_environment("cuda"), "rows": rows}, indent=1)
+                                + "\n")
 
 
 if __name__ == "__main__":

@@ -33,7 +33,9 @@ def federated(work: Workload, precision: str, rounds: int, device: str, engine: 
               **options: Any) -> Callable[[], dict[str, Any]]:
     """Rounds of all clients; made ready here (the first round compiles), timed when called."""
     task = build_task(work.recipe, data=work.data, device=device)
-    simulation = Simulation(task, Vectorised(task, precision=precision, **options) if engine == "vectorised" else Sequential(task))
+    simulation = Simulation(task,
+                            Vectorised(task, precision=precision, **options) if engine == "vectorised"
+                            else Sequential(task))
     began = time.perf_counter()
     simulation.advance()
     torch.cuda.synchronize()
@@ -41,15 +43,16 @@ def federated(work: Workload, precision: str, rounds: int, device: str, engine: 
 
     def timed() -> dict[str, Any]:
         median = seconds_of_a_round(simulation, rounds)
-        return {"what": f"{work.name} {engine}", "precision": precision, "first_s": round(first, 2), "round_ms": round(1e3 * median, 3),
-                "images_per_s": round(work.images_per_round / median), "rounds": rounds}
+        return {"what": f"{work.name} {engine}", "precision": precision, "first_s": round(first, 2),
+                "round_ms": round(1e3 * median, 3), "images_per_s": round(work.images_per_round / median),
+                "rounds": rounds}
 
     return timed
 
 
 def seconds_of_a_round(simulation: Simulation, rounds: int) -> float:
-    """The median of five times `rounds`: a round is handed over before the one before it is waited for, so that only many of them
-    show what one costs."""
+    """The median of five times `rounds`: a round is handed over before the one before it is waited for, so that only
+    many of them show what one costs."""
     for _ in range(3):
         simulation.advance()
     times = []
@@ -62,7 +65,8 @@ def seconds_of_a_round(simulation: Simulation, rounds: int) -> float:
 
 
 def centralised_step(work: Workload, precision: str, device: str, model: nn.Module | None = None) -> Callable[[], dict[str, Any]]:
-    """One model on the same images: batch K x B, compiled, one CUDA graph, channels last. Made ready here, timed when called."""
+    """One model on the same images: batch K x B, compiled, one CUDA graph, channels last. Made ready here, timed when
+    called."""
     task = build_task(work.recipe, data=work.data, device=device, model=model)
     clients = task.cohort_size
     batch = work.recipe.batch_size * clients
@@ -129,7 +133,8 @@ def main() -> None:
     for name in options.workloads.split(","):
         work = workload(name)
         contestants = [made for precision in options.precisions.split(",")
-                       for made in (federated(work, precision, options.rounds, "cuda"), centralised_step(work, precision, "cuda"))]
+                       for made in (federated(work, precision, options.rounds, "cuda"),
+                                    centralised_step(work, precision, "cuda"))]
         if options.loop:
             contestants.append(federated(work, "fp32", 2, "cuda", engine="sequential"))
         with my_turn(options.meet, options.parties):
@@ -137,7 +142,8 @@ def main() -> None:
                 rows.append(timed())
                 print(rows[-1], flush=True)  # noqa: T201
     if options.json:
-        options.json.write_text(json.dumps({"environment": describe_environment("cuda"), "rows": rows}, indent=1) + "\n")
+        options.json.write_text(json.dumps({"environment": describe_environment("cuda"), "rows": rows}, indent=1)
+                                + "\n")
 
 
 if __name__ == "__main__":

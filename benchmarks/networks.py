@@ -2,8 +2,8 @@
 
     python benchmarks/networks.py [--networks resnet_gn,vit,...] [--precision bf16] [--json FILE]
 
-Data are made up at random: what is measured is speed. Both sides train the same clients from the same weights; `plain_s` and
-`round_s` are seconds of a round in one process, one after the other.
+Data are made up at random: what is measured is speed. Both sides train the same clients from the same weights;
+`plain_s` and `round_s` are seconds of a round in one process, one after the other.
 """
 
 from __future__ import annotations
@@ -54,8 +54,9 @@ class Block(nn.Module):
 
 def resnet_gn() -> nn.Module:
     """Three blocks of 32, 64 and 128 channels."""
-    return nn.Sequential(nn.Conv2d(3, 32, 3, 1, 1, bias=False), nn.GroupNorm(8, 32), nn.ReLU(), Block(32, 32, 1, 8), Block(32, 64, 2, 8),
-                         Block(64, 128, 2, 8), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, 10))
+    return nn.Sequential(nn.Conv2d(3, 32, 3, 1, 1, bias=False), nn.GroupNorm(8, 32), nn.ReLU(), Block(32, 32, 1, 8),
+                         Block(32, 64, 2, 8), Block(64, 128, 2, 8), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+                         nn.Linear(128, 10))
 
 
 def resnet18_gn() -> nn.Module:
@@ -64,8 +65,8 @@ def resnet18_gn() -> nn.Module:
     for wide, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
         blocks += [Block(channels, wide, stride, 32), Block(wide, wide, 1, 32)]
         channels = wide
-    return nn.Sequential(nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.GroupNorm(32, 64), nn.ReLU(), *blocks, nn.AdaptiveAvgPool2d(1),
-                         nn.Flatten(), nn.Linear(512, 10))
+    return nn.Sequential(nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.GroupNorm(32, 64), nn.ReLU(), *blocks,
+                         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
 
 
 class ViT(nn.Module):
@@ -75,7 +76,8 @@ class ViT(nn.Module):
         super().__init__()
         self.patches = nn.Conv2d(3, 64, 4, 4)
         self.token, self.positions = nn.Parameter(torch.zeros(1, 1, 64)), nn.Parameter(torch.randn(1, 65, 64) * 0.02)
-        layer = nn.TransformerEncoderLayer(64, 4, 128, dropout=0.0, activation="gelu", batch_first=True, norm_first=True)
+        layer = nn.TransformerEncoderLayer(64, 4, 128, dropout=0.0, activation="gelu", batch_first=True,
+                                           norm_first=True)
         self.encoder, self.out = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), nn.Linear(64, 10)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -97,8 +99,9 @@ class CharLSTM(nn.Module):
 
 def dropout_cnn() -> nn.Module:
     """pfl-research's CIFAR-10 network with its dropout."""
-    return nn.Sequential(nn.Conv2d(3, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Dropout(0.25), nn.Flatten(),
-                         nn.Linear(64 * 14 * 14, 128), nn.ReLU(), nn.Dropout(0.5), nn.Linear(128, 10))
+    return nn.Sequential(nn.Conv2d(3, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2),
+                         nn.Dropout(0.25), nn.Flatten(), nn.Linear(64 * 14 * 14, 128), nn.ReLU(), nn.Dropout(0.5),
+                         nn.Linear(128, 10))
 
 
 @dataclass(frozen=True)
@@ -113,8 +116,8 @@ class Case:
     tokens: bool = False
 
 
-CASES = {"resnet_gn": Case(resnet_gn), "vit": Case(ViT), "lstm": Case(CharLSTM, tokens=True), "dropout_cnn": Case(dropout_cnn),
-         "resnet18_gn": Case(resnet18_gn, 10, 500, 50, 5)}
+CASES = {"resnet_gn": Case(resnet_gn), "vit": Case(ViT), "lstm": Case(CharLSTM, tokens=True),
+         "dropout_cnn": Case(dropout_cnn), "resnet18_gn": Case(resnet18_gn, 10, 500, 50, 5)}
 
 
 def workload(name: str) -> tuple[Workload, nn.Module]:
@@ -125,14 +128,15 @@ def workload(name: str) -> tuple[Workload, nn.Module]:
          else torch.randint(0, 256, (count, 3, 32, 32), generator=generator, dtype=torch.uint8))
     y = torch.arange(count) % classes
     data = Dataset(name, Examples(x, y), Examples(x[:100], y[:100]), tuple(map(str, range(classes))))
-    recipe = Recipe(population=f"iid(clients={case.clients})", batch_size=case.batch, epochs=case.epochs, step=f"sgd(lr={LR})",
-                    rounds=10**9, evaluate_every=10**9)
+    recipe = Recipe(population=f"iid(clients={case.clients})", batch_size=case.batch, epochs=case.epochs,
+                    step=f"sgd(lr={LR})", rounds=10**9, evaluate_every=10**9)
     torch.manual_seed(0)
     return Workload(name, "", recipe, data), case.make()
 
 
 def plain_loop(module: nn.Module, task: Task, precision: str, clients: int | None = None) -> float:
-    """Seconds of a round as one writes it: a loop over clients and batches, `torch.optim.SGD`, a running sum of the weights."""
+    """Seconds of a round as one writes it: a loop over clients and batches, `torch.optim.SGD`, a running sum of the
+    weights."""
     start = {name: v.clone() for name, v in module.state_dict().items()}
     x, y, batch = task.data.train.x, task.data.train.y, task.recipe.batch_size
     count = clients or task.num_clients
@@ -177,15 +181,18 @@ def compare(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
     """Ours, compiled and not, against the plain loop; for ResNet-18 also against one model."""
     simulations = {compiled: begun(name, options.precision, compiled) for compiled in (False, True)}
     work, model = workload(name)
-    task, plainly = simulations[False][0].task, copy.deepcopy(model).to("cuda")  # the network as it is, with torch's own dropout
+    # The network as it is, with torch's own dropout
+    task, plainly = simulations[False][0].task, copy.deepcopy(model).to("cuda")
     one = centralised_step(work, options.precision, "cuda", model) if name == "resnet18_gn" else None
     rows = []
     with my_turn(options.meet, options.parties):
         plain_loop(plainly, task, options.precision, 1)
-        plain = statistics.median(plain_loop(plainly, task, options.precision, min(10, task.num_clients)) for _ in range(3))
+        plain = statistics.median(plain_loop(plainly, task, options.precision, min(10, task.num_clients))
+                                  for _ in range(3))
         for compiled, (simulation, first) in simulations.items():
-            row = {"network": name, "kind": simulation.engine.kind, "precision": options.precision, "compiled": compiled,
-                   "first_s": round(first, 2), **measured(simulation, options.rounds), "plain_s": round(plain, 4)}
+            row = {"network": name, "kind": simulation.engine.kind, "precision": options.precision,
+                   "compiled": compiled, "first_s": round(first, 2), **measured(simulation, options.rounds),
+                   "plain_s": round(plain, 4)}
             rows.append(row | {"times_plain": round(plain / row["round_s"], 1)})
         if one is not None:
             rows.append(one() | {"network": name})
@@ -207,7 +214,8 @@ def main() -> None:
         for row in rows[-3:]:
             print(row, flush=True)  # noqa: T201
     if options.json:
-        options.json.write_text(json.dumps({"environment": describe_environment("cuda"), "rows": rows}, indent=1) + "\n")
+        options.json.write_text(json.dumps({"environment": describe_environment("cuda"), "rows": rows}, indent=1)
+                                + "\n")
 
 
 if __name__ == "__main__":

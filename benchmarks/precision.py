@@ -23,8 +23,9 @@ def main() -> None:
     parser.add_argument("--precisions", default="fp32,tf32,bf16")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    recipe = askew.Recipe(data="mnist()", preprocess="normalise()", population="shards(clients=100, shards_per_client=2)", epochs=5,
-                          batch_size=50, model="fednnnn_mnist_cnn()", step="sgd(lr=0.05)", server="mean(weights='uniform')",
+    recipe = askew.Recipe(data="mnist()", preprocess="normalise()",
+                          population="shards(clients=100, shards_per_client=2)", epochs=5, batch_size=50,
+                          model="fednnnn_mnist_cnn()", step="sgd(lr=0.05)", server="mean(weights='uniform')",
                           rounds=options.rounds)
     rows = []
     for precision in options.precisions.split(","):

@@ -1,9 +1,11 @@
 """What a quantiser costs: FedAvg on the digits with models of 32, 8 and 4 bits, rounded to nearest or at random.
 
-    python benchmarks/quantisers.py [--rounds 20] [--seeds 3] [--json results/bench/quantisers.json]   (one minute on one core)
+    python benchmarks/quantisers.py [--rounds 20] [--seeds 3] [--json results/bench/quantisers.json]   (one minute on
+    one core)
 
 Ten clients, alike or with two shards each, all of whom train in each round. Three quantisers: `quantize` on
-devices and, in each round, at the server; `quantize` on devices only; `quantize_at_random`, which fedcd2020's authors use,
+devices and, in each round, at the server; `quantize` on devices only; `quantize_at_random`, which fedcd2020's authors
+use,
 on devices only. Two rates: the smaller, the less a client's weights move in a round, in steps of the quantiser.
 """
 
@@ -33,8 +35,9 @@ def measured(recipe: askew.Recipe, seeds: int, **about: Any) -> dict[str, Any]:
     results = [askew.run(recipe.replace(seed=seed), engine="vectorised") for seed in range(seeds)]
     accuracies = [result.accuracy for result in results]
     record = results[0].records[0]
-    row = {**about, "accuracy_mean": statistics.mean(accuracies), "accuracy_std": statistics.stdev(accuracies) if seeds > 1 else None,
-           "accuracies": accuracies, "bytes_up_per_client": record["bytes_up"] / record["clients"],
+    row = {**about, "accuracy_mean": statistics.mean(accuracies),
+           "accuracy_std": statistics.stdev(accuracies) if seeds > 1 else None, "accuracies": accuracies,
+           "bytes_up_per_client": record["bytes_up"] / record["clients"],
            "bytes_down_per_client": record["bytes_down"] / record["clients"],
            "upload": [str(spec) for spec in recipe.upload], "server": [str(spec) for spec in recipe.server]}
     sys.stderr.write(f"{100 * row['accuracy_mean']:.1f} %  {about}\n")

@@ -1,17 +1,19 @@
-"""When SCAFFOLD collapses: momentum, the formula of the control variates, participation, rate, and what public programs do.
+"""When SCAFFOLD collapses: momentum, the formula of the control variates, participation, rate, and what public programs
+do.
 
-    python benchmarks/scaffold_collapse.py results/scaffold/collapse.json [--data-dir DIR] [--picture docs/img/scaffold-collapse.svg]
+    python benchmarks/scaffold_collapse.py results/scaffold/collapse.json [--data-dir DIR] [--picture
+    docs/img/scaffold-collapse.svg]
 
-About 8 minutes on one core; with --data-dir (a folder with MNIST) one more. `--parts NAME,...` trains these parts again and leaves
-the others of the file as they are; `--parts none` only draws the picture.
+About 8 minutes on one core; with --data-dir (a folder with MNIST) one more. `--parts NAME,...` trains these parts again
+and leaves the others of the file as they are; `--parts none` only draws the picture.
 
-The federation is small on purpose: 20 clients of 72 digits, one hidden layer. A run that stops since something is not finite
-counts as chance (0.1). Every number is the accuracy after the last round, of three seeds. With a part of the clients there
-are more rounds, so that each client takes part about as often.
+The federation is small on purpose: 20 clients of 72 digits, one hidden layer. A run that stops since something is not
+finite counts as chance (0.1). Every number is the accuracy after the last round, of three seeds. With a part of the
+clients there are more rounds, so that each client takes part about as often.
 
-`correct_after_step` and `sum_of_changes` are NIID-Bench's SCAFFOLD (github.com/Xtra-Computing/NIID-Bench, experiments.py), as
-it stands and as it stood before 2022-08-17 (`divide_by="cohort"`); `correct_from_model` is that of Flower's baseline niid_bench
-(github.com/adap/flower, baselines/niid_bench). See docs/methods/scaffold.md.
+`correct_after_step` and `sum_of_changes` are NIID-Bench's SCAFFOLD (github.com/Xtra-Computing/NIID-Bench,
+experiments.py), as it stands and as it stood before 2022-08-17 (`divide_by="cohort"`); `correct_from_model` is that of
+Flower's baseline niid_bench (github.com/adap/flower, baselines/niid_bench). See docs/methods/scaffold.md.
 """
 
 from __future__ import annotations
@@ -95,15 +97,17 @@ def sum_of_changes(divide_by: Literal["all", "cohort"] = "all", start: Control =
         share = len(ctx.cohort) / ctx.clients if divide_by == "all" else 1.0
         return u, {name: c + share * ctx.cohort[change][name] for name, c in state.items()}
 
-    return ServerPiece(update, lambda params: first_control(params, start), needs=[change], broadcast=lambda c: {"control": c},
-                       sends=["control"], wants=["control"], watches=True)
+    return ServerPiece(update, lambda params: first_control(params, start), needs=[change],
+                       broadcast=lambda c: {"control": c}, sends=["control"], wants=["control"], watches=True)
 
 
 def first_control(params: Params, start: Control) -> Params:
-    """Zeros as the paper has them; the model's first weights; or numbers drawn as weights are, the same at all clients."""
+    """Zeros as the paper has them; the model's first weights; or numbers drawn as weights are, the same at all
+    clients."""
     if start != "random":
         return zeros_like(params) if start == "zeros" else params
-    drawn = {name: rng.uniform(rng.key(0, "control", i), p.numel()).view(p.shape) for i, (name, p) in enumerate(params.items())}
+    drawn = {name: rng.uniform(rng.key(0, "control", i), p.numel()).view(p.shape)
+             for i, (name, p) in enumerate(params.items())}
     return {name: (2 * v - 1) * (params[name].shape[1] if v.ndim > 1 else 32) ** -0.5 for name, v in drawn.items()}
 
 
@@ -133,15 +137,18 @@ AFTER_STEP = ("after step", "after step, random c", "after step, / |S|", "after 
 Row = dict[str, Any]
 
 
-def case(part: str, method: str, lr: float, momentum: float, population: str, fraction: float = 1.0, **rest: Any) -> Row:
-    return {"part": part, "method": method, "lr": lr, "momentum": momentum, "population": population, "fraction": fraction, **rest}
+def case(part: str, method: str, lr: float, momentum: float, population: str, fraction: float = 1.0,
+         **rest: Any) -> Row:
+    return {"part": part, "method": method, "lr": lr, "momentum": momentum, "population": population,
+            "fraction": fraction, **rest}
 
 
 def cases() -> Iterator[Row]:
     """What is trained on the digits."""
     both = list(POPULATIONS)[:2]
     for lr, fraction, population in itertools.product((0.01, 0.03, 0.1), ROUNDS, POPULATIONS):
-        for method, momentum in (("fedavg", 0.0), ("fedavg", 0.9), ("measured", 0.0), ("measured", 0.9), ("printed", 0.9)):
+        for method, momentum in (("fedavg", 0.0), ("fedavg", 0.9), ("measured", 0.0), ("measured", 0.9),
+                                 ("printed", 0.9)):
             yield case("rates and participation", method, lr, momentum, population, fraction)
     for momentum, method, population in itertools.product((0.3, 0.5, 0.6, 0.7, 0.8), ("measured", "printed"), both):
         yield case("momentum", method, 0.03, momentum, population)
@@ -178,7 +185,8 @@ def train(rows: Iterable[Row], data_dir: str | None) -> list[Row]:
         of_seeds = [next(results) for _ in SEEDS]
         accuracies = [CHANCE if one.diverged else float(one.records[-1]["accuracy"]) for one in of_seeds]
         stopped = sum(one.diverged is not None for one in of_seeds)
-        trained.append({**row, "accuracies": accuracies, "mean": float(np.mean(accuracies)), "std": float(np.std(accuracies, ddof=1)),
+        trained.append({**row, "accuracies": accuracies, "mean": float(np.mean(accuracies)),
+                        "std": float(np.std(accuracies, ddof=1)),
                        "not_finite": stopped})
         sys.stderr.write(f"{np.mean(accuracies):.3f}  {row}\n")
     return trained
@@ -212,19 +220,24 @@ def tables(rows: list[Row]) -> list[str]:
     grid = "rates and participation"
     both = list(POPULATIONS)[:2]
     result = [_table(["momentum", "A", *(f"{p}: {m}" for p in both for m in ("measured", "printed"))],
-                     [[m, f"{amplification(m, 32):.2f}", *(cell(part="momentum" if m < 0.9 else grid, method=method, momentum=m, lr=0.03,
+                     [[m, f"{amplification(m, 32):.2f}",
+                       *(cell(part="momentum" if m < 0.9 else grid, method=method, momentum=m, lr=0.03,
                                                                 fraction=1.0, population=population)
-                                                           for population in both for method in ("measured", "printed"))]
+                                                           for population in both
+                         for method in ("measured", "printed"))]
                       for m in (0.3, 0.5, 0.6, 0.7, 0.8, 0.9)]),
               _table(["local steps", "A", *(f"{p}: {m}" for p in both for m in ("measured", "printed"))],
                      [[-(-72 // batch), f"{amplification(0.9, -(-72 // batch)):.2f}",
                        *(cell(part="steps", method=method, batch_size=batch, population=population)
                          for population in both for method in ("measured", "printed"))] for batch in (36, 24, 18, 10)]),
-              _table(["clients have", "in a round", "rate", "FedAvg, 0", "FedAvg, 0.9", "measured, 0", "measured, 0.9", "printed, 0.9"],
-                     [[population, f"{fraction:.0%}", lr, *(cell(part=grid, method=method, momentum=m, lr=lr, fraction=fraction,
+              _table(["clients have", "in a round", "rate", "FedAvg, 0", "FedAvg, 0.9", "measured, 0", "measured, 0.9",
+                      "printed, 0.9"],
+                     [[population, f"{fraction:.0%}", lr,
+                       *(cell(part=grid, method=method, momentum=m, lr=lr, fraction=fraction,
                                                                  population=population)
-                                                            for method, m in (("fedavg", 0.0), ("fedavg", 0.9), ("measured", 0.0),
-                                                                              ("measured", 0.9), ("printed", 0.9)))]
+                                                            for method, m in (("fedavg", 0.0), ("fedavg", 0.9),
+                                                                              ("measured", 0.0), ("measured", 0.9),
+                                                                              ("printed", 0.9)))]
                       for population in POPULATIONS for fraction in ROUNDS for lr in (0.01, 0.03, 0.1)]),
               _table(["program", "rate", *(f"{p}, {f:.0%}" for p in both for f in (1.0, 0.1))],
                      [[PROGRAMS[method], lr, *(cell(method=method, lr=lr, fraction=fraction, population=population)
@@ -233,7 +246,9 @@ def tables(rows: list[Row]) -> list[str]:
     if any(row["part"] == "MNIST" for row in rows):
         methods = (("fedavg", 0.9), ("measured", 0.0), ("measured", 0.9), ("printed", 0.9))
         result.append(_table(["MNIST", *(f"{method}, {m}" for method, m in methods)],
-                             [[population, *(cell(part="MNIST", method=method, momentum=m, population=population) for method, m in methods)]
+                             [[population,
+                               *(cell(part="MNIST", method=method, momentum=m, population=population)
+                                 for method, m in methods)]
                               for population in both]))
     return result
 
@@ -242,26 +257,29 @@ def _table(head: list[str], lines: list[list[Any]]) -> str:
     return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in (head, ["---"] * len(head), *lines))
 
 
-PROGRAMS = {"after step": "corrects after the step; c from 0, changes / N", "after step, random c": "c random, changes / N",
-            "after step, / |S|": "c from 0, changes / \\|S\\|", "after step, random c, / |S|": "c random, changes / \\|S\\|",
+PROGRAMS = {"after step": "corrects after the step; c from 0, changes / N",
+            "after step, random c": "c random, changes / N", "after step, / |S|": "c from 0, changes / \\|S\\|",
+            "after step, random c, / |S|": "c random, changes / \\|S\\|",
             FROM_MODEL: "c_k from the model first sent, changes / N"}
 COLOURS = {"measured": "#3f90da", "printed": "#bd1f01", "fedavg": "#717581"}
 BARS = {"after step": "c from 0,\nchanges / N", "after step, random c": "c random,\nchanges / N\n(since 2022)",
-        "after step, / |S|": "c from 0,\nchanges / |S|", "after step, random c, / |S|": "c random,\nchanges / |S|\n(as published)"}
+        "after step, / |S|": "c from 0,\nchanges / |S|",
+        "after step, random c, / |S|": "c random,\nchanges / |S|\n(as published)"}
 
 
 def _draw_momentum(axes: Any, rows: list[Row]) -> None:
     momenta = (0.3, 0.5, 0.6, 0.7, 0.8, 0.9)
-    for method, (population, line) in itertools.product(("measured", "printed"), {"iid": "-", "two classes": "--"}.items()):
-        values = [mean_of(rows, part="momentum" if m < 0.9 else "rates and participation", method=method, momentum=m, lr=0.03,
-                          fraction=1.0, population=population) for m in momenta]
-        axes.errorbar(momenta, [v for v, _ in values], [s for _, s in values], color=COLOURS[method], linestyle=line, marker="o",
-                      markersize=4, capsize=2, label=f"$c_k$ {method}, {population}")
+    for method, (population, line) in itertools.product(("measured", "printed"),
+                                                        {"iid": "-", "two classes": "--"}.items()):
+        values = [mean_of(rows, part="momentum" if m < 0.9 else "rates and participation", method=method, momentum=m,
+                          lr=0.03, fraction=1.0, population=population) for m in momenta]
+        axes.errorbar(momenta, [v for v, _ in values], [s for _, s in values], color=COLOURS[method], linestyle=line,
+                      marker="o", markersize=4, capsize=2, label=f"$c_k$ {method}, {population}")
     edge = next(m / 1000 for m in range(1000) if amplification(m / 1000, 32) > 2)
     axes.axvline(edge, color="0.6", linewidth=1)
     axes.annotate("A = 2", (edge, 106), xytext=(4, 0), textcoords="offset points", color="0.4")
-    axes.set(title="All of 20 clients, 32 local steps, rate 0.03", xlabel="momentum of the local steps", ylabel="accuracy, %",
-             ylim=(0, 118), yticks=range(0, 101, 20))
+    axes.set(title="All of 20 clients, 32 local steps, rate 0.03", xlabel="momentum of the local steps",
+             ylabel="accuracy, %", ylim=(0, 118), yticks=range(0, 101, 20))
     axes.legend(loc="lower left", bbox_to_anchor=(0, 0.12))
 
 
@@ -271,8 +289,9 @@ def _draw_participation(axes: Any, rows: list[Row]) -> None:
         values = [mean_of(rows, part="rates and participation", method=method, momentum=momentum, lr=0.03, fraction=f,
                           population="two classes") for f in ROUNDS]
         label = "FedAvg" if method == "fedavg" else f"$c_k$ {method}"
-        axes.errorbar([i + shift / 60 for i in range(3)], [v for v, _ in values], [s for _, s in values], color=COLOURS[method],
-                      marker="o", linestyle="-" if momentum else ":", markersize=4, capsize=2, label=f"{label}, momentum {momentum}")
+        axes.errorbar([i + shift / 60 for i in range(3)], [v for v, _ in values], [s for _, s in values],
+                      color=COLOURS[method], marker="o", linestyle="-" if momentum else ":", markersize=4, capsize=2,
+                      label=f"{label}, momentum {momentum}")
     axes.set(title="A part of the clients, two classes each, rate 0.03", xlabel="clients of a round", xticks=range(3),
              xticklabels=[f"{f:.0%}" for f in ROUNDS])
     axes.legend(loc="lower left", bbox_to_anchor=(0, 0.12))
@@ -280,11 +299,13 @@ def _draw_participation(axes: Any, rows: list[Row]) -> None:
 
 def _draw_niid_bench(axes: Any, rows: list[Row]) -> None:
     for shift, fraction, colour in ((-0.2, 1.0, "#3f90da"), (0.2, 0.1, "#ffa90e")):
-        values = [mean_of(rows, part="NIID-Bench", method=method, lr=NIID_RATE, fraction=fraction, population="iid") for method in BARS]
-        axes.bar([i + shift for i in range(4)], [v for v, _ in values], 0.4, yerr=[s for _, s in values], color=colour, capsize=2,
-                 label=f"{fraction:.0%} of the clients")
+        values = [mean_of(rows, part="NIID-Bench", method=method, lr=NIID_RATE, fraction=fraction, population="iid")
+                  for method in BARS]
+        axes.bar([i + shift for i in range(4)], [v for v, _ in values], 0.4, yerr=[s for _, s in values], color=colour,
+                 capsize=2, label=f"{fraction:.0%} of the clients")
     axes.axhline(10, color="0.6", linewidth=1)
-    axes.set(title=f"NIID-Bench's program, IID, momentum 0.9, rate {NIID_RATE}", xticks=range(4), xticklabels=BARS.values())
+    axes.set(title=f"NIID-Bench's program, IID, momentum 0.9, rate {NIID_RATE}", xticks=range(4),
+             xticklabels=BARS.values())
     axes.tick_params(axis="x", labelsize=8)
     axes.legend(loc="upper center", ncols=2)
 
@@ -306,7 +327,8 @@ def main() -> None:
         kept = [row for row in before["rows"] if row["part"] not in again]
         environment = describe_environment("cpu")  # now: it notes when it began, and the commit
         trained = train(rows, given.data_dir)
-        others = [{**one, "parts": [part for part in one["parts"] if part not in again]} for one in before["environments"]]
+        others = [{**one, "parts": [part for part in one["parts"] if part not in again]}
+                  for one in before["environments"]]
         write(given.out, [one for one in others if one["parts"]]
               + [{"parts": again, **environment, "cpu_seconds": round(time.process_time() - began)}], kept + trained)
     if given.picture:
@@ -315,8 +337,8 @@ def main() -> None:
 
 def write(path: Path, environments: list[dict[str, Any]], rows: list[Row]) -> None:
     """One line per row, and where and with what the parts were trained."""
-    head = json.dumps({"what": str(__doc__).splitlines()[0], "base": BASE, "populations": POPULATIONS, "seeds": SEEDS, "chance": CHANCE,
-                       "environments": environments, "rows": []}, indent=1).removesuffix("[]\n}")
+    head = json.dumps({"what": str(__doc__).splitlines()[0], "base": BASE, "populations": POPULATIONS, "seeds": SEEDS,
+                       "chance": CHANCE, "environments": environments, "rows": []}, indent=1).removesuffix("[]\n}")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(head + "[\n  " + ",\n  ".join(map(json.dumps, rows)) + "\n ]\n}\n")
 

@@ -58,7 +58,8 @@ def _rounds(clients: int, cohort: int, width: int = WIDTH, engine: str = "vector
     owned = Ownership((np.arange(clients * 100, dtype=np.int64) * 7) % examples, offsets)
     counts = np.full((clients, 10), 10)
     population = Population(owned, counts, scheme="W3")
-    recipe = Recipe(fraction=cohort / clients, evaluate_every=10**9, rounds=10**9, model=f"mlp(hidden=[{width}])", batch_size=BATCH)
+    recipe = Recipe(fraction=cohort / clients, evaluate_every=10**9, rounds=10**9, model=f"mlp(hidden=[{width}])",
+                    batch_size=BATCH)
     task = build_task(recipe, data=data, population=population)
     simulation = Simulation(task, make_engine(engine, task, "fp32"))
     before = _peak()
@@ -78,8 +79,10 @@ def _peak() -> float:
 ROWS: dict[tuple[str, str, int], Any] = {  # (what grows, engine, how much)
     **{("configurations", "vectorised", n): lambda n=n: _sweep(n, "vectorised") for n in (1, 3, 8, 24, 96)},
     **{("configurations", "sequential", n): lambda n=n: _sweep(n, "sequential") for n in (1, 24)},
-    **{("cohort of 10,000 clients", "vectorised", n): lambda n=n: _rounds(10_000, n, rounds=3) for n in (10, 100, 1_000, 10_000)},
-    **{("clients, 100 a round", "vectorised", n): lambda n=n: _rounds(n, 100) for n in (1_000, 10_000, 100_000, 1_000_000)},
+    **{("cohort of 10,000 clients", "vectorised", n): lambda n=n: _rounds(10_000, n, rounds=3)
+       for n in (10, 100, 1_000, 10_000)},
+    **{("clients, 100 a round", "vectorised", n): lambda n=n: _rounds(n, 100)
+       for n in (1_000, 10_000, 100_000, 1_000_000)},
     **{("width of the MLP", engine, n): lambda n=n, engine=engine: _rounds(1_000, 100, n, engine)
        for engine in ("vectorised", "sequential") for n in (16, 64, 256, 1_024)},
 }
@@ -100,9 +103,11 @@ def plot(rows: list[dict[str, Any]], path: Path) -> None:
             for engine, colour in colours.items():
                 mine = [row for row in rows if row["what"] == name and row["engine"] == engine]
                 if mine:
-                    axes.plot([row["at"] for row in mine], [1e3 * row.get("round_s", row.get("seconds_each")) for row in mine], "o-",
-                              color=colour, markersize=4, linewidth=1.4, label=engine)
-            axes.set(xscale="log", yscale="log", xlabel=name, ylabel="ms a configuration" if name == "configurations" else "ms a round")
+                    axes.plot([row["at"] for row in mine],
+                              [1e3 * row.get("round_s", row.get("seconds_each")) for row in mine], "o-", color=colour,
+                              markersize=4, linewidth=1.4, label=engine)
+            axes.set(xscale="log", yscale="log", xlabel=name,
+                     ylabel="ms a configuration" if name == "configurations" else "ms a round")
             low, high = axes.get_ylim()
             if high < 10 * low:  # what hardly grows should look like it
                 axes.set_ylim((low * high / 10) ** 0.5, (low * high * 10) ** 0.5)
@@ -128,14 +133,16 @@ def main() -> None:
 
     rows: list[dict[str, Any]] = []
     for number, (what, engine, at) in enumerate(ROWS):
-        done = subprocess.run([sys.executable, str(HERE / "scaling.py"), "--row", str(number)], capture_output=True, text=True, check=True)
+        done = subprocess.run([sys.executable, str(HERE / "scaling.py"), "--row", str(number)], capture_output=True,
+                              text=True, check=True)
         rows.append({"what": what, "engine": engine, "at": at, **json.loads(done.stdout.splitlines()[-1])})
         print({key: round(value, 4) if isinstance(value, float) else value for key, value in rows[-1].items()}, flush=True)  # noqa: T201
     found = {(row["what"], row["engine"], row["at"]): row for row in rows}
     one_by_one, together = (found["configurations", engine, 24]["seconds"] for engine in ("sequential", "vectorised"))
     many, few = (found["cohort of 10,000 clients", "vectorised", n]["peak_mib"] for n in (10_000, 1_000))
     most, least = (found["clients, 100 a round", "vectorised", n]["round_s"] for n in (1_000_000, 1_000))
-    ratios = {"together": one_by_one / together, "memory_10000_to_1000": many / few, "time_1000000_to_1000_clients": most / least}
+    ratios = {"together": one_by_one / together, "memory_10000_to_1000": many / few,
+              "time_1000000_to_1000_clients": most / least}
     print({key: round(value, 2) for key, value in ratios.items()})  # noqa: T201
     if options.json:
         options.json.write_text(json.dumps({"environment": describe_environment("cpu"), "rows": rows, "ratios": ratios}, indent=1) + "\n")

@@ -1,4 +1,5 @@
-"""How long whole experiments take, evaluation included: fednnnn2020's CIFAR-10 run, hsu2019's 10,000 rounds, alone and among 40.
+"""How long whole experiments take, evaluation included: fednnnn2020's CIFAR-10 run, hsu2019's 10,000 rounds, alone and
+among 40.
 
     python benchmarks/whole_runs.py --data-dir DIR [--runs fednnnn,hsu,hsu40] [--rounds N] [--json FILE]
 
@@ -49,13 +50,13 @@ def main() -> None:
                 times.append(time.perf_counter())
 
         began = time.perf_counter()
-        outcomes = sweep(wanted, engine="vectorised", precision=options.precision, device=options.device, data_dir=options.data_dir,
-                         on_round=on_round)
+        outcomes = sweep(wanted, engine="vectorised", precision=options.precision, device=options.device,
+                         data_dir=options.data_dir, on_round=on_round)
         seconds = time.perf_counter() - began
         half = len(times) // 2
-        rows.append({"what": name, "precision": options.precision, "configurations": len(wanted), "rounds": wanted[0].rounds,
-                     "seconds": round(seconds, 1), "seconds_each": round(seconds / len(wanted), 1),
-                     "first_round_s": round(times[0] - began, 1),
+        rows.append({"what": name, "precision": options.precision, "configurations": len(wanted),
+                     "rounds": wanted[0].rounds, "seconds": round(seconds, 1),
+                     "seconds_each": round(seconds / len(wanted), 1), "first_round_s": round(times[0] - began, 1),
                      "later_round_ms": round(1e3 * (times[-1] - times[half]) / max(1, len(times) - 1 - half), 2),
                      "accuracy": [None if outcome.diverged else round(outcome.accuracy, 4) for outcome in outcomes]})
         print(rows[-1], flush=True)  # noqa: T201

@@ -42,18 +42,22 @@ def workload(name: str, **changes: Any) -> Workload:
     """W1 to W4, or hsu2019's round, with fields of the recipe changed if wanted."""
     about, recipe, shape, examples = {
         "W1": ("pfl's CIFAR-10 benchmark: 50 of 1,000 clients x 50 images, B 10, 2-conv CNN",
-               Recipe(population="iid(clients=1000)", fraction=0.05, batch_size=10, model="pfl_cnn()"), (3, 32, 32), 50_000),
+               Recipe(population="iid(clients=1000)", fraction=0.05, batch_size=10, model="pfl_cnn()"), (3, 32, 32),
+               50_000),
         "W2": ("fednnnn2020's MNIST net: 10 of 100 clients x 600 images, 2 classes each, B 50",
-               Recipe(population="shards(clients=100, shards_per_client=2)", fraction=0.1, batch_size=50, model="fednnnn_mnist_cnn()"),
+               Recipe(population="shards(clients=100, shards_per_client=2)", fraction=0.1, batch_size=50,
+                      model="fednnnn_mnist_cnn()"),
                (1, 28, 28), 60_000),
         "W3": ("MLP 64-64-10: 100 of 1,000 clients x 100 samples, B 10",
-               Recipe(population="iid(clients=1000)", fraction=0.1, batch_size=10, model="mlp(hidden=[64])"), (64,), 100_000),
+               Recipe(population="iid(clients=1000)", fraction=0.1, batch_size=10, model="mlp(hidden=[64])"), (64,),
+               100_000),
         "W4": ("fednnnn2020's CIFAR-10 net: 100 clients x 500 images, B 50",
-               Recipe(population="iid(clients=100)", batch_size=50, model="fednnnn_cifar_cnn()", step="sgd(lr=0.05, weight_decay=0.0005)"),
+               Recipe(population="iid(clients=100)", batch_size=50, model="fednnnn_cifar_cnn()",
+                      step="sgd(lr=0.05, weight_decay=0.0005)"),
                (3, 32, 32), 50_000),
         "hsu": ("hsu2019's CIFAR-10 round: 5 of 100 clients x 500 images, B 64, 24x24 crops",
-                Recipe(population="iid(clients=100)", fraction=0.05, batch_size=64, model="mcmahan_cifar_cnn()", preprocess="tf_cifar()",
-                       step="sgd(lr=0.03, weight_decay=0.004)", server=["mean()", "momentum(0.9, nesterov=true)"]), (3, 32, 32), 50_000),
+                Recipe(population="iid(clients=100)", fraction=0.05, batch_size=64, model="mcmahan_cifar_cnn()",
+                       preprocess="tf_cifar()", step="sgd(lr=0.03, weight_decay=0.004)", server=["mean()", "momentum(0.9, nesterov=true)"]), (3, 32, 32), 50_000),
     }[name]
     generator = torch.Generator().manual_seed(0)
     x = (torch.randn(examples, *shape, generator=generator) if len(shape) == 1

@@ -34,8 +34,8 @@ def exact_gaussian(mu, delta):
 
 @pytest.mark.parametrize(("noise", "rounds"), [(1.0, 1), (4.0, 1), (10.0, 30), (20.0, 200)])
 def test_all_clients_in_each_round_is_the_plain_gaussian_mechanism(accountant, noise, rounds):
-    """Replacing one client moves the mean by two lengths: mu = 2 sqrt(rounds) / noise. The accountant's bound lies above the
-    exact epsilon, by less than an eighth, and on or below that of whole orders."""
+    """Replacing one client moves the mean by two lengths: mu = 2 sqrt(rounds) / noise. The accountant's bound lies
+    above the exact epsilon, by less than an eighth, and on or below that of whole orders."""
     exact = exact_gaussian(2 * math.sqrt(rounds) / noise, 1e-5)
     by_hand = from_renyi(lambda a: rounds * a / (2 * (noise / 2) ** 2), 1e-5)
     assert exact <= epsilon(noise, 1.0, rounds, 1e-5) <= by_hand * (1 + 1e-9)
@@ -44,13 +44,17 @@ def test_all_clients_in_each_round_is_the_plain_gaussian_mechanism(accountant, n
 
 @pytest.mark.parametrize(("noise", "fraction", "rounds"), [(1.0, 0.01, 100), (4.0, 0.1, 100), (8.0, 0.05, 1000)])
 def test_sets_of_fixed_size_cost_no_more_than_the_general_bound(accountant, noise, fraction, rounds):
-    """Wang, Balle and Kasiviswanathan 2019, theorem 9, for whole orders; theorem 27, which the accountant takes, is sharper."""
+    """Wang, Balle and Kasiviswanathan 2019, theorem 9, for whole orders; theorem 27, which the accountant takes, is
+    sharper."""
     sigma = noise / 2
 
     def rdp(a):
         gauss = {j: j / (2 * sigma**2) for j in range(2, a + 1)}
-        logs = [0.0, 2 * math.log(fraction) + math.log(math.comb(a, 2)) + math.log(min(4 * math.expm1(gauss[2]), 2 * math.exp(gauss[2])))]
-        logs += [j * math.log(fraction) + math.log(math.comb(a, j)) + (j - 1) * gauss[j] + math.log(2) for j in range(3, a + 1)]
+        logs = [0.0,
+                2 * math.log(fraction) + math.log(math.comb(a, 2))
+                + math.log(min(4 * math.expm1(gauss[2]), 2 * math.exp(gauss[2])))]
+        logs += [j * math.log(fraction) + math.log(math.comb(a, j)) + (j - 1) * gauss[j] + math.log(2)
+                 for j in range(3, a + 1)]
         top = max(logs)
         return rounds * (top + math.log(sum(math.exp(v - top) for v in logs))) / (a - 1)
 
@@ -74,8 +78,10 @@ def test_no_noise_promises_nothing():
 
 
 @pytest.mark.parametrize(("arguments", "words"), [
-    ((-1.0, 0.1, 10, 1e-5), "noise must not be negative, got -1.0"), ((1.0, 0.0, 10, 1e-5), r"fraction must be in \(0, 1\], got 0.0"),
-    ((1.0, 0.1, 0, 1e-5), "rounds must be at least 1, got 0"), ((1.0, 0.1, 10, 1.0), r"delta must be in \(0, 1\), got 1.0")])
+    ((-1.0, 0.1, 10, 1e-5), "noise must not be negative, got -1.0"),
+    ((1.0, 0.0, 10, 1e-5), r"fraction must be in \(0, 1\], got 0.0"),
+    ((1.0, 0.1, 0, 1e-5), "rounds must be at least 1, got 0"),
+    ((1.0, 0.1, 10, 1.0), r"delta must be in \(0, 1\), got 1.0")])
 def test_numbers_out_of_range_are_refused(refused, arguments, words):
     with refused(words):
         epsilon(*arguments)

@@ -30,7 +30,8 @@ def test_pieces_that_are_right_pass(piece, beside):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not can_compile(), reason="torch compiles for CPUs with g++ and Python's headers, which are not installed")
+@pytest.mark.skipif(not can_compile(),
+                    reason="torch compiles for CPUs with g++ and Python's headers, which are not installed")
 def test_it_compiles_where_there_is_a_compiler():
     check_piece(adam(0.01, keep_state=True))
 
@@ -85,7 +86,8 @@ def adds_the_one_before() -> askew.OnGradient:
 
 
 def test_a_piece_that_keeps_something_for_itself():
-    wrong("`update` of client .* gives two results for the same inputs; keep nothing outside its state", adds_the_one_before())
+    wrong("`update` of client .* gives two results for the same inputs; keep nothing outside its state",
+          adds_the_one_before())
 
 
 @askew.piece("client")
@@ -117,7 +119,8 @@ def test_a_piece_that_draws_from_a_global_stream():
 @askew.piece("client")
 def grows_its_memory() -> askew.ClientPiece:
     return askew.ClientPiece(keep=lambda model: {"seen": torch.zeros(1)},
-                             end=lambda message, state, kept, ctx: (message, {"seen": torch.cat([kept["seen"], torch.ones(1)])}))
+                             end=lambda message, state, kept, ctx: (message,
+                                                                    {"seen": torch.cat([kept["seen"], torch.ones(1)])}))
 
 
 def test_memory_that_changes_its_shape():
@@ -153,7 +156,8 @@ def test_a_server_piece_that_changes_its_input():
 
 @askew.piece("server")
 def counts_in_python() -> askew.ServerPiece:
-    return askew.ServerPiece(lambda u, state, ctx: (u, {"rounds": state["rounds"] + 1}), init=lambda params: {"rounds": 0})
+    return askew.ServerPiece(lambda u, state, ctx: (u, {"rounds": state["rounds"] + 1}),
+                             init=lambda params: {"rounds": 0})
 
 
 def test_state_that_is_no_tensor():
@@ -196,7 +200,8 @@ def remembers_outside() -> askew.ServerPiece:
 
 
 def test_state_that_no_checkpoint_holds():
-    wrong("a run that goes on from a checkpoint gives another result; keep all that lasts in state or memory", remembers_outside())
+    wrong("a run that goes on from a checkpoint gives another result; keep all that lasts in state or memory",
+          remembers_outside())
 
 
 def test_the_example_of_the_page():

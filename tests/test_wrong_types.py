@@ -31,7 +31,8 @@ WRONG = [None, "", "x", -1, 0, 1.5, math.nan, math.inf, 10**30, True, [], {}, ob
 # Beyond askew.__all__: modules of which everything with a public name is for users.
 MODULES = ("data", "models", "partition", "core.skew", "runs.sweep", "privacy", "testing")
 # What users do not call, but engines, at every step, with their own tensors; and what is there to be overridden.
-OF_ENGINES = ("AdversityContext.of", "Objective.loss", "Objective.scores", "Objective.check_output", "Statistic.", "runs.compare.write_table")
+OF_ENGINES = ("AdversityContext.of", "Objective.loss", "Objective.scores", "Objective.check_output", "Statistic.",
+              "runs.compare.write_table")
 # Python's own answer to a wrong number of arguments, also of a function that was given (`on_round=len`).
 NUMBER_OF_ARGUMENTS = re.compile(r"argument|positional")
 

@@ -149,7 +149,8 @@ def test_more_processes_than_threads_are_left_out(tmp_path):
 
 def test_unknown_names_are_refused():
     for option, value in (("--contestants", "plane loop"), ("--workloads", "W9"), ("--rounds", "0")):
-        done = subprocess.run([sys.executable, str(COMMAND), option, value], capture_output=True, text=True, check=False)
+        done = subprocess.run([sys.executable, str(COMMAND), option, value], capture_output=True, text=True,
+                              check=False)
         assert done.returncode == 2
         assert done.stderr.splitlines()[-1].count(option) == 1
         assert value in done.stderr.splitlines()[-1]

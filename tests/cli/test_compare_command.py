@@ -162,8 +162,8 @@ def test_a_plus_makes_a_combination() -> None:
 def test_the_default_job_has_every_method_once() -> None:
     """Of those that the five papers compare; of later ones `--methods` takes as many as wanted."""
     names = [call.partition("(")[0] for call in default_job.METHODS]
-    later = {"scaffold", "fednova", "feddyn", "fedadam", "fedyogi", "fedadagrad", "fedexp", "median", "trimmed_mean", "kept_momentum",
-             "dp_fedavg", "fedper", "fedbn"}
+    later = {"scaffold", "fednova", "feddyn", "fedadam", "fedyogi", "fedadagrad", "fedexp", "median", "trimmed_mean",
+             "kept_momentum", "dp_fedavg", "fedper", "fedbn"}
     assert sorted(names) == sorted(set(registry.names("method")) - later)
     assert list(default_job.SKEWS.values())[-1] == default_job.JOB["population"]
 

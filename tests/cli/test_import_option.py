@@ -34,7 +34,8 @@ def askew_here(tmp_path):
     (tmp_path / "my_methods.py").write_text(MODULE)
 
     def call(*arguments):
-        command = [sys.executable, "-c", "import sys; sys.path.remove(''); from askew.cli.app import main; main()", *arguments]
+        command = [sys.executable, "-c", "import sys; sys.path.remove(''); from askew.cli.app import main; main()",
+                   *arguments]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment, check=False)
 
@@ -44,7 +45,8 @@ def askew_here(tmp_path):
 @pytest.mark.parametrize("name", ["run", "resume", "sweep", "compare", "bench", "reproduce", "partition"])
 def test_every_command_that_takes_a_recipe_or_a_scheme_has_it(name):
     command = typer.main.get_command(app).get_command(None, name)
-    assert command.make_context(name, ["--import", "a", "--import", "b", *(["x"] if name == "resume" else ["--scheme", "x"]
+    assert command.make_context(name,
+                                ["--import", "a", "--import", "b", *(["x"] if name == "resume" else ["--scheme", "x"]
                                        if name == "partition" else [])]).params["imports"] == ["a", "b"]
 
 
@@ -72,9 +74,11 @@ def test_a_module_that_is_not_there_or_fails_is_one_line(askew_here, tmp_path):
 def test_a_file_never_imports_anything(tmp_path, monkeypatch):
     (tmp_path / "loud_module.py").write_text("raise SystemExit('imported')\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    calls = {"server": ["loud_module:piece()"], "population": "loud_module:scheme(clients=3)", "probes": ["loud_module:p"]}
+    calls = {"server": ["loud_module:piece()"], "population": "loud_module:scheme(clients=3)",
+             "probes": ["loud_module:p"]}
     for field, value in calls.items():
-        with pytest.raises(AskewError, match=r"names a module, which recipes may not; import it \(--import loud_module\)"):
+        with pytest.raises(AskewError,
+                           match=r"names a module, which recipes may not; import it \(--import loud_module\)"):
             Recipe.from_mapping({field: value})
     with pytest.raises(AskewError, match="names a module"):
         registry.build("method", "loud_module:method")

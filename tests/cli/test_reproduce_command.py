@@ -121,7 +121,8 @@ def test_json_is_what_single_runs_give(run: Run, tmp_path: Path) -> None:
     base = askew.Recipe(population="iid(clients=4)", batch_size=32, rounds=3, step="sgd(lr=0.3)")
     assert table["rows"][0]["ours"] == pytest.approx(100 * askew.run(base, engine="sequential").accuracy, rel=1e-4)
     assert [row["paper"] for row in table["rows"]] == [77, 10]
-    assert table["claims"] == [{"says": "Skew costs accuracy", "where": "section 1", "holds": True, "decision": "holds"}]
+    assert table["claims"] == [{"says": "Skew costs accuracy", "where": "section 1", "holds": True,
+                                "decision": "holds"}]
     assert (table["runs"], table["done"], table["images"], table["estimated_s"]) == (2, 2, 0, 0)
     assert figure["rows"][0]["ours"] == table["rows"][1]["ours"]
     assert {path.name for path in Path().iterdir()} == {"mine", "there"}
@@ -221,8 +222,8 @@ def test_ctrl_c_and_a_limit_leave_all_for_the_same_command(tmp_path: Path) -> No
     assert "0 of 2 runs done" in out
     rounds = [run["rounds"] for run in json.loads((tmp_path / "results/toy2020/table1.json").read_text())["runs"]]
     assert all(0 < done < 1500 for done in rounds)
-    again = subprocess.run(command(tmp_path, "toy2020/table1", "--limit", "2s", "--json"), cwd=tmp_path, env=environment, text=True,
-                           capture_output=True, check=True, timeout=60)
+    again = subprocess.run(command(tmp_path, "toy2020/table1", "--limit", "2s", "--json"), cwd=tmp_path,
+                           env=environment, text=True, capture_output=True, check=True, timeout=60)
     assert again.stderr == "stopped after 2s: the same command goes on from here\n"
     entry = json.loads(again.stdout)["items"][0]
     assert entry["status"] == "not run"

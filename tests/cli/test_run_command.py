@@ -244,7 +244,8 @@ def test_a_real_sigint(tmp_path):
     assert "askew resume broken" in err
     assert "Traceback" not in err
     assert {re.sub(r"-\d+", "", path.name) for path in (tmp_path / "broken").iterdir()} == {
-        "askew.json", "checkpoint.json", "checkpoint.pt", "environment.json", "metrics.jsonl", "model.safetensors", "recipe.toml", "summary.json"}
+        "askew.json", "checkpoint.json", "checkpoint.pt", "environment.json", "metrics.jsonl", "model.safetensors",
+        "recipe.toml", "summary.json"}
     done = json.loads(out)["rounds"]
     assert 5 <= done < 60
     assert metrics.read_text().count("\n") == done
@@ -272,7 +273,8 @@ def test_going_on_with_another_number_of_threads_is_one_line_of_warning(cli, tmp
         torch.set_num_threads(1)
         with warnings.catch_warnings():
             warnings.simplefilter("always")
-            monkeypatch.setattr(warnings, "showwarning", lambda *given: sys.stderr.write(warnings.formatwarning(*given[:4])))
+            monkeypatch.setattr(warnings, "showwarning",
+                                lambda *given: sys.stderr.write(warnings.formatwarning(*given[:4])))
             code, out, err = cli("resume", "one")
     finally:
         torch.set_num_threads(before)

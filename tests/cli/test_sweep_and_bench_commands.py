@@ -28,7 +28,8 @@ def own_cache(tmp_path, monkeypatch):
 
 
 def test_a_sweep_ranks_what_single_runs_give(monkeypatch, capsys):
-    code, out, _ = call(monkeypatch, capsys, "sweep", "--grid", "sgd.lr=0.01,0.1", "--grid", "seed=0,1", "--set", "rounds=2", "--json")
+    code, out, _ = call(monkeypatch, capsys, "sweep", "--grid", "sgd.lr=0.01,0.1", "--grid", "seed=0,1", "--set",
+                        "rounds=2", "--json")
     rows = json.loads(out)["configurations"]
     assert code == 0
     assert len(rows) == 4
@@ -39,8 +40,9 @@ def test_a_sweep_ranks_what_single_runs_give(monkeypatch, capsys):
 
 
 def test_a_sweep_may_be_over_populations_and_shows_what_diverged(monkeypatch, capsys):
-    code, out, _ = call(monkeypatch, capsys, "sweep", "--grid", "population=iid(clients=4),shards(clients=4, shards_per_client=1)",
-                        "--grid", "sgd.lr=0.1,1e30", "--set", "rounds=1")
+    code, out, _ = call(monkeypatch, capsys, "sweep", "--grid",
+                        "population=iid(clients=4),shards(clients=4, shards_per_client=1)", "--grid", "sgd.lr=0.1,1e30",
+                        "--set", "rounds=1")
     lines = out.splitlines()
     assert code == 0
     assert "shards(clients=4" in out

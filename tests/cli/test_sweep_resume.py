@@ -14,8 +14,8 @@ SWEEP = ["sweep", "--grid", "sgd.lr=0.01,0.1", "--grid", "seed=0,1", "--out", "h
 
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen:
-    return subprocess.Popen([sys.executable, "-c", "from askew.cli.app import main; main()", *arguments], cwd=folder, text=True,
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    return subprocess.Popen([sys.executable, "-c", "from askew.cli.app import main; main()", *arguments], cwd=folder,
+                            text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                             env={**os.environ, "OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": str(folder)})
 
 

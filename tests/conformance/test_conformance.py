@@ -25,8 +25,9 @@ from askew.pieces.methods import projected
 from askew.pieces.statistic import Everything, MeanLoss, MeanOf, MeanPerStep, SignSum
 
 CLIENT, SERVER = ([call for calls in PIECES[kind].values() for call in calls] for kind in ("client", "server"))
-OWN = ["adam_from_one()", "pull_to_first()", "step_by_count()", "step_by_rounds()", "pull_by_count()", "with_a_rate_that_is_kept()",
-       "subtract_control()", "stay_at_home(part='a')", "by_facts()", "begin_by_facts()", "tell()", "pull_to_shared()"]
+OWN = ["adam_from_one()", "pull_to_first()", "step_by_count()", "step_by_rounds()", "pull_by_count()",
+       "with_a_rate_that_is_kept()", "subtract_control()", "stay_at_home(part='a')", "by_facts()", "begin_by_facts()",
+       "tell()", "pull_to_shared()"]
 LOCAL = [*CLIENT, *OWN]
 SHAPES = {"a": (2, 3), "b": (4,), "c": ()}
 WITHOUT_SCALARS = {"a": (2, 3), "b": (4,)}
@@ -69,9 +70,10 @@ def server_context(round=0, params=None, **rest):
     needs = [SignSum(), Everything(), MeanLoss(), MeanOf("control"), MeanPerStep(), MeanPerStep(0.5)]
     cohort, ones = Cohort(tensors(0), needs), torch.ones(3)
     cohort.add(sent, Senders([4, 7, 9], ones, ones, ones, ones), torch.tensor([1.0, 2.0, 3.0]))
-    return ServerContext(**{"params": tensors(1) if params is None else params, "round": round, "clients": 9, "cohort": cohort,
-                            "key": rng.key(0, "conformance", round),
-                            "train": lambda model, epochs: {name: 0.9**epochs * v for name, v in model.items()}, **rest})
+    return ServerContext(**{"params": tensors(1) if params is None else params, "round": round, "clients": 9,
+                            "cohort": cohort, "key": rng.key(0, "conformance", round),
+                            "train": lambda model, epochs: {name: 0.9**epochs * v for name, v in model.items()},
+                            **rest})
 
 
 def same(one, other):
@@ -94,7 +96,8 @@ def client_rounds(piece, rounds, kept=None, first=0, **rest):
         for step in range(2):
             u, state = piece.update(tensors(20 + round + step), state, client_context(round, step, **rest))
             updates.append(u)
-        message, kept = piece.end({"update": tensors(30 + round), "buffers": {}}, state, kept, client_context(round, 2, **rest))
+        message, kept = piece.end({"update": tensors(30 + round), "buffers": {}}, state, kept,
+                                  client_context(round, 2, **rest))
         seen.append((updates, message))
     return seen, kept
 
@@ -146,8 +149,8 @@ def test_the_same_arguments_give_a_client_the_same_and_nothing_given_is_changed(
     results = []
     for seed in (1, 123):
         torch.manual_seed(seed)
-        results.append((piece.enter(ModelState(first.params), kept).params, piece.begin(kept, first), piece.update(u, state, first),
-                        piece.end(message, state, kept, first)))
+        results.append((piece.enter(ModelState(first.params), kept).params, piece.begin(kept, first),
+                        piece.update(u, state, first), piece.end(message, state, kept, first)))
     assert same(*results)
     assert same(given, copies)
 
@@ -193,10 +196,12 @@ def through_a_file(state):
 
 @pytest.mark.parametrize("call", LOCAL)
 def test_what_an_engine_finds_out_about_drawing_is_true(call):
-    """With another key at each step, or at the end, a client does something else if and only if it was found to draw there."""
+    """With another key at each step, or at the end, a client does something else if and only if it was found to draw
+    there."""
     piece = registry.build("client", call)
     traits = traits_of(ClientChain([piece]), tensors(0), shared())
-    (one, other), _ = zip(*(client_rounds(piece, 1, make_key=lambda k=k: rng.key(k, "another")) for k in (0, 1)), strict=True)
+    (one, other), _ = zip(*(client_rounds(piece, 1, make_key=lambda k=k: rng.key(k, "another")) for k in (0, 1)),
+                          strict=True)
     steps, ends = same(one[0][0], other[0][0]), same(one[0][1], other[0][1])
     in_vain = call == "add_gradient_noise(std=0.0)"
     assert (not steps or in_vain) is traits.draws
@@ -210,7 +215,8 @@ def test_no_piece_of_the_server_draws(call):
     assert same(server_rounds(piece, 1), server_rounds(piece, 1, key=rng.key(1, "another"))) == ("noise" not in call)
 
 
-@pytest.mark.parametrize(("kind", "call"), [*(("client", call) for call in LOCAL), *(("server", call) for call in SERVER)])
+@pytest.mark.parametrize(("kind", "call"),
+                         [*(("client", call) for call in LOCAL), *(("server", call) for call in SERVER)])
 def test_a_piece_remembers_how_it_was_made(kind, call):
     made = registry.build(kind, call)
     assert registry.build(kind, str(made.spec)).spec == made.spec == registry.parse(kind, call)
@@ -249,13 +255,15 @@ def one_by_one(piece, shapes):
 
 def all_at_once(piece, chain, shapes):
     gradients, params, start, keys = three_clients(shapes)
-    facts = Facts(**{name: torch.tensor(values) for name, values in NUMBERS.items()}, shared=tree_map(lambda v: v[None], shared(shapes)))
+    facts = Facts(**{name: torch.tensor(values) for name, values in NUMBERS.items()},
+                  shared=tree_map(lambda v: v[None], shared(shapes)))
     kept = (remember(piece, start),)
     state = chain.begin(kept, params, start, 1, facts)
     for step in range(2):
         u, state = chain.update(gradients, state, params, start, 1, rng.fold(keys, step), step, facts)
         params = add(params, u)
-    message, kept = chain.end({"update": subtract(params, start), "buffers": {}}, state, kept, params, start, 1, keys, facts)
+    message, kept = chain.end({"update": subtract(params, start), "buffers": {}}, state, kept, params, start, 1, keys,
+                              facts)
     return params, (message, kept[0])
 
 

@@ -1,4 +1,5 @@
-"""Federations of every shape in every form: sizes, steps, batches, fractions, chunks, and recipes that train together."""
+"""Federations of every shape in every form: sizes, steps, batches, fractions, chunks, and recipes that train
+together."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ def plain():
     """LayerNorm, dropout, a convolution: nothing that needs two examples."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Dropout(0.2), nn.Linear(64, 16),
-                             nn.Tanh(), nn.Linear(16, CLASSES))
+        return nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Dropout(0.2),
+                             nn.Linear(64, 16), nn.Tanh(), nn.Linear(16, CLASSES))
 
 
 def task_of(name):
@@ -62,7 +63,8 @@ def test_an_engine_is_used_again_for_cohorts_of_other_sizes(form):
 
 def small_digits():
     digits = askew.data.digits()
-    return Dataset.from_tensors((digits.train.x[:240], digits.train.y[:240]), (digits.test.x[:50], digits.test.y[:50]), name="few digits")
+    return Dataset.from_tensors((digits.train.x[:240], digits.train.y[:240]), (digits.test.x[:50], digits.test.y[:50]),
+                                name="few digits")
 
 
 LANES = {
@@ -81,7 +83,8 @@ LANES = {
 def lanes_of(name):
     model, variants = LANES[name]
     # At larger rates the deep network is chaotic: weights that differ by 1e-7 end up percents apart.
-    base = askew.Recipe(rounds=2, batch_size=30, model="mlp(hidden=[16])", step=f"sgd(lr={0.1 if model is None else 0.005}, momentum=0.5)")
+    base = askew.Recipe(rounds=2, batch_size=30, model="mlp(hidden=[16])",
+                        step=f"sgd(lr={0.1 if model is None else 0.005}, momentum=0.5)")
     return [base.replace(**variant) for variant in variants], model() if model else None
 
 
@@ -111,7 +114,8 @@ def assert_same_models(name, got):
 @pytest.mark.parametrize("form", [name for name in FORMS if name not in ("parallel", "compiled")])
 @pytest.mark.parametrize("name", LANES)
 def test_recipes_that_train_together_train_as_they_do_alone(name, form):
-    """Two rounds of several recipes in one computation, in every form; the sequential engine takes them one after the other."""
+    """Two rounds of several recipes in one computation, in every form; the sequential engine takes them one after the
+    other."""
     recipes, model = lanes_of(name)
     data = small_digits()
     tasks = [build_task(recipe, data=data, model=model) for recipe in recipes]
@@ -135,12 +139,14 @@ def test_a_sweep_gives_what_each_recipe_gives_alone(name, engine):
     assert_same_models(name, [(o.model, o.model, o.records[-1]) for o in outcomes])
 
 
-@pytest.mark.parametrize(("name", "form"), cases(["20 layers"], forms=["eager", "graphed", "graphed, two at a time", "compiled"]))
+@pytest.mark.parametrize(("name", "form"),
+                         cases(["20 layers"], forms=["eager", "graphed", "graphed, two at a time", "compiled"]))
 def test_deep_batch_norm_with_unequal_steps(name, form):
     """Clients that have finished stand idle beside others: what their empty batches give must stay finite."""
     data = small_digits()
     recipe = askew.Recipe(batch_size=16, step="sgd(lr=0.005)")
-    task = build_task(recipe, data=data, population=of_sizes(data, [16, 96, 48, 60]), model=deep_batch_norm(int(name.split()[0])))
+    task = build_task(recipe, data=data, population=of_sizes(data, [16, 96, 48, 60]),
+                      model=deep_batch_norm(int(name.split()[0])))
     got, expected = train(FORMS[form], task), one_by_one(task)
     for client in expected:
         assert apart(got[client].update, expected[client].update) < 5e-3

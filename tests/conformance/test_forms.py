@@ -72,7 +72,8 @@ def test_every_form_equals_the_sequential_engine(name, form):
 
 
 def assert_same_memories(got, expected):
-    """Tensor by tensor; one of rounding alone (a bias before BatchNorm) may differ by 2e-5 of all that is remembered."""
+    """Tensor by tensor; one of rounding alone (a bias before BatchNorm) may differ by 2e-5 of all that is
+    remembered."""
     assert got.keys() == expected.keys()
     for number, memory in expected.items():
         mine, theirs = tree_leaves(got[number]), tree_leaves(memory)
@@ -129,10 +130,12 @@ def test_a_round_that_fails_at_the_very_end_leaves_memories_as_they_were(name, m
 
 
 def test_runs_that_train_together_have_memories_of_their_own():
-    """Three rates in one computation equal three runs: momentum is kept, a control variate, weights that a client brings along."""
+    """Three rates in one computation equal three runs: momentum is kept, a control variate, weights that a client
+    brings along."""
     for name in ("kept momentum", "control variates", "a layer that stays at home"):
         recipes = grid(RECIPES[name][0].replace(rounds=3), {"sgd.lr": [0.02, 0.05, 0.08]})
-        together, alone = sweep(recipes, engine="vectorised"), [askew.run(recipe, engine="sequential") for recipe in recipes]
+        together, alone = sweep(recipes, engine="vectorised"), [askew.run(recipe, engine="sequential")
+                                                                for recipe in recipes]
         for one, other in zip(together, alone, strict=True):
             for key, v in other.model.items():
                 torch.testing.assert_close(one.model[key], v, atol=1e-5, rtol=1e-4)
@@ -142,7 +145,8 @@ def test_the_mean_of_everything_is_the_mean():
     """The rows of `Everything` and the weights of the cohort are in one order, whatever the engine."""
     base = RECIPES["mean of all updates that are kept"][0]
     for engine in ("sequential", "vectorised"):
-        kept, streamed = askew.run(base, engine=engine), askew.run(base.replace(server=["mean()", "momentum(0.5)"]), engine=engine)
+        kept, streamed = askew.run(base, engine=engine), askew.run(base.replace(server=["mean()", "momentum(0.5)"]),
+                                                                   engine=engine)
         for key, v in streamed.model.items():
             torch.testing.assert_close(kept.model[key], v, atol=1e-6, rtol=1e-5)
 

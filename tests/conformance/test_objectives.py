@@ -26,7 +26,8 @@ COMPILED = ["regression", "several labels", "next token, attention"]
 @cache
 def task_of(name):
     data = PROBLEMS[name].data()
-    return build_task(RECIPE.replace(objective=PROBLEMS[name].objective), data=data, population=of_sizes(data, SIZES), model=build(name))
+    return build_task(RECIPE.replace(objective=PROBLEMS[name].objective), data=data, population=of_sizes(data, SIZES),
+                      model=build(name))
 
 
 @cache
@@ -76,7 +77,8 @@ def test_every_form_records_the_same(name, form):
     for got, expected in zip(records(FORMS[form], name), reference(name), strict=True):
         assert got.keys() == expected.keys() >= {"train_loss", "loss", objective.headline}
         for key, value in expected.items():
-            assert got[key] == pytest.approx(value, rel=1e-3, abs=0.02 if "accuracy" in key or key == "exact_match" else 1e-5), key
+            assert got[key] == pytest.approx(value, rel=1e-3,
+                                             abs=0.02 if "accuracy" in key or key == "exact_match" else 1e-5), key
 
 
 @pytest.mark.parametrize("name", PROBLEMS)

@@ -24,8 +24,8 @@ CLIENTS = {"pooled": 1, "natural()": 7}
 def source(seed=0, count=600, classes=10):
     generator = np.random.default_rng(seed)
     owners = generator.integers(0, 7, count)
-    return Source(generator.permutation(np.arange(count) % classes), classes, generator.integers(0, classes, 200), owners,
-                  generator.integers(0, 7, 200))
+    return Source(generator.permutation(np.arange(count) % classes), classes, generator.integers(0, classes, 200),
+                  owners, generator.integers(0, 7, 200))
 
 
 def draw(call, seed=0):
@@ -53,7 +53,8 @@ def test_every_index_is_in_range_and_the_counts_are_right(call):
         assert 0 <= part.indices.min() <= part.indices.max() < len(labels)
     assert population.counts.shape == (population.num_clients, 10)
     for client in range(population.num_clients):
-        assert population.counts[client].tolist() == np.bincount(given.labels[population.train[client]], minlength=10).tolist()
+        assert population.counts[client].tolist() == np.bincount(given.labels[population.train[client]],
+                                                                 minlength=10).tolist()
     assert population.class_totals.tolist() == np.bincount(given.labels, minlength=10).tolist()
     wanted = clients_wanted(call)
     if wanted is not None:
@@ -65,10 +66,12 @@ def test_no_example_is_owned_twice(call):
     """Within a client never, in training and validation together; between clients only where the scheme says so."""
     population = draw(call)
     for client in range(population.num_clients):
-        owned = [population.train[client]] + ([population.validation[client]] if population.validation is not None else [])
+        owned = [population.train[client]] + ([population.validation[client]] if population.validation is not None
+                                              else [])
         together = np.concatenate(owned)
         assert len(np.unique(together)) == len(together)
-    everything = np.concatenate([part.indices for name, part in parts(population).items() if name != "test"] + [population.server])
+    everything = np.concatenate([part.indices for name, part in parts(population).items() if name != "test"]
+                                + [population.server])
     if not call.startswith(SHARED):
         assert len(np.unique(everything)) == len(everything)
 
@@ -80,7 +83,8 @@ def test_the_seed_decides(call):
         assert np.array_equal(part.indices, parts(again)[name].indices)
         assert np.array_equal(part.offsets, parts(again)[name].offsets)
     others = [draw(call, seed) for seed in (1, 2, 3)]
-    same = [np.array_equal(first.train.indices, o.train.indices) and np.array_equal(first.train.offsets, o.train.offsets) for o in others]
+    same = [np.array_equal(first.train.indices, o.train.indices)
+            and np.array_equal(first.train.offsets, o.train.offsets) for o in others]
     assert same == [call.startswith(NO_CHANCE)] * 3
 
 

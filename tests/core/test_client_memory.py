@@ -18,7 +18,8 @@ FIRST = 0.25  # what all begin with
 
 def memory():
     """A number per client, and a vector that follows from it: whatever happens, both belong together."""
-    return ClientMemory(lambda model: {"n": torch.full((), FIRST), "v": ({"twice": 2 * FIRST * torch.ones(2)},)}, ModelState({}))
+    return ClientMemory(lambda model: {"n": torch.full((), FIRST), "v": ({"twice": 2 * FIRST * torch.ones(2)},)},
+                        ModelState({}))
 
 
 def rows(*numbers):
@@ -113,7 +114,8 @@ def test_types_are_kept():
     table.put(0, [1], torch.tensor([3]))
     assert table.row(0, 1).dtype == torch.int64
     assert table.row(0, 1) == 3
-    for other in (torch.tensor([3.5]), torch.tensor([[3]]), {"n": torch.tensor([3])}, ()):  # it would be cut, spread or lost
+    # It would be cut, spread or lost
+    for other in (torch.tensor([3.5]), torch.tensor([[3]]), {"n": torch.tensor([3])}, ()):
         with pytest.raises(askew.AskewError, match="returns memory of another form than its `keep`"):
             table.put(0, [1], other)
 

@@ -12,7 +12,8 @@ from askew.pieces.statistic import Everything, MeanOf, SignSum
 
 LIKE = {"a": torch.zeros(2), "b": torch.zeros(1)}
 SIGNS = (SignSum(),)
-SENT = [*SIGNS, Everything(), Everything("extra"), MeanOf("extra"), MeanOf("extra", "examples"), MeanOf("update", "steps")]
+SENT = [*SIGNS, Everything(), Everything("extra"), MeanOf("extra"), MeanOf("extra", "examples"),
+        MeanOf("update", "steps")]
 
 
 def stacked(*rows):
@@ -26,7 +27,8 @@ def senders(clients, examples=None, steps=None):
     examples = [k + 1.0 for k in clients] if examples is None else examples
     steps = [2.0 * k + 1 for k in clients] if steps is None else steps
     ones = torch.ones(len(clients))
-    return Senders(clients, torch.tensor(examples, dtype=torch.float64), torch.tensor(steps, dtype=torch.float64), ones, ones)
+    return Senders(clients, torch.tensor(examples, dtype=torch.float64), torch.tensor(steps, dtype=torch.float64), ones,
+                   ones)
 
 
 def message(rows):
@@ -65,12 +67,14 @@ def test_norms_of_a_group_of_tensors_by_hand():
 
 def test_buffers_are_averaged_and_counters_rounded():
     cohort = Cohort({"w": torch.zeros(1)}, buffers={"mean": torch.zeros(1), "count": torch.tensor(0)})
-    cohort.add({"update": {"w": torch.zeros(2, 1)}, "buffers": {"mean": torch.tensor([[2.0], [6.0]]), "count": torch.tensor([10, 13])}},
+    cohort.add({"update": {"w": torch.zeros(2, 1)},
+                "buffers": {"mean": torch.tensor([[2.0], [6.0]]), "count": torch.tensor([10, 13])}},
                senders([0, 1]), torch.tensor([1.0, 3.0]))
     assert cohort.buffers["mean"].tolist() == [5.0]
     assert cohort.buffers["count"].item() == 12  # 12.25
     assert cohort.buffers["count"].dtype == torch.int64
-    cohort.add({"update": {"w": torch.zeros(1, 1)}, "buffers": {"mean": torch.zeros(1, 1), "count": torch.tensor([13])}},
+    cohort.add({"update": {"w": torch.zeros(1, 1)},
+                "buffers": {"mean": torch.zeros(1, 1), "count": torch.tensor([13])}},
                senders([2]), torch.tensor([4.0]))
     assert cohort.buffers["count"].item() == 13  # (49 + 52) / 8 = 12.625: rounded, not cut
 
@@ -90,12 +94,14 @@ def test_statistics_by_hand():
     """Clients 4 and 2 send (3, 4, 0) and (-1, 4, 4); they have 1 and 3 examples, and take 4 and 1 steps.
 
     The mean of the update by steps: (4 (3, 4, 0) + (-1, 4, 4)) / 5 = (2.2, 4, 0.8); of what else they send, uniformly:
-    (3 - 1) / 2 = 1 and ((4, 0) + (4, 4)) / 2 = (4, 2), by examples: (3 - 3) / 4 = 0 and ((4, 0) + 3 (4, 4)) / 4 = (4, 3).
+    (3 - 1) / 2 = 1 and ((4, 0) + (4, 4)) / 2 = (4, 2), by examples: (3 - 3) / 4 = 0 and ((4, 0) + 3 (4, 4)) / 4 = (4,
+    3).
     """
     cohort = Cohort(LIKE, SENT)
     cohort.add(message([(3, 4, 0), (-1, 4, 4)]), senders([4, 2], [1.0, 3.0], [4.0, 1.0]), torch.ones(2))
     assert {name: v.tolist() for name, v in cohort[SignSum()].items()} == {"a": [0, 2], "b": [1]}
-    assert {name: v.tolist() for name, v in cohort[Everything()].items()} == {"a": [[-1, 4], [3, 4]], "b": [[4], [0]]}  # 2, then 4
+    # 2, then 4
+    assert {name: v.tolist() for name, v in cohort[Everything()].items()} == {"a": [[-1, 4], [3, 4]], "b": [[4], [0]]}
     first, rest = cohort[Everything("extra")]
     assert (first.tolist(), rest["pair"].tolist()) == ([-1, 3], [[4, 4], [4, 0]])
     by_steps = cohort[MeanOf("update", "steps")]
@@ -110,7 +116,8 @@ def test_equal_statistics_are_one_and_others_are_refused():
     assert len({Everything(), Everything("update"), Everything("other"), MeanOf("a"), MeanOf("a", "steps")}) == 4
     assert [s.keeps_all for s in (SignSum(), MeanOf("a"), Everything())] == [False, False, True]
     cohort = cohort_of([(1, 2, 3)], [1], [Everything()])
-    with pytest.raises(AskewError, match=r"SignSum\(\) is not gathered; a piece or probe that reads it must say so: needs=\[SignSum\(\)\]"):
+    with pytest.raises(AskewError,
+                       match=r"SignSum\(\) is not gathered; a piece or probe that reads it must say so: needs=\[SignSum\(\)\]"):
         cohort[SignSum()]
 
 
@@ -139,7 +146,8 @@ def test_lengths_of_the_updates_show_which_are_not_finite():
     assert not any(length <= LONGEST for length in lengths[1:])
 
 
-rows = st.lists(st.tuples(*[st.floats(-10, 10, width=32)] * 3, st.floats(0.125, 100, width=32)), min_size=1, max_size=12)
+rows = st.lists(st.tuples(*[st.floats(-10, 10, width=32)] * 3, st.floats(0.125, 100, width=32)), min_size=1,
+                max_size=12)
 
 
 @settings(deadline=None)
@@ -171,4 +179,5 @@ def test_any_order_and_chunking_gives_the_same_statistics(clients, shuffler, chu
     for names in (None, ["a"], ["b"]):
         torch.testing.assert_close(streamed.norm_of_mean(names), whole.norm_of_mean(names), atol=1e-6, rtol=1e-6)
         torch.testing.assert_close(streamed.mean_norm(names), whole.mean_norm(names), atol=1e-6, rtol=1e-6)
-    assert float(streamed.norm_of_mean()) <= float(streamed.mean_norm()) * (1 + 1e-6) + 1e-9  # fednnnn2020, proposition 1
+    # fednnnn2020, proposition 1
+    assert float(streamed.norm_of_mean()) <= float(streamed.mean_norm()) * (1 + 1e-6) + 1e-9

@@ -32,13 +32,14 @@ def test_everything_else_counts():
                {"population": "iid(10) + subset(0.1)"},
                {"fraction": 0.5}, {"batch_size": 0}, {"evaluate_every": 2}, {"judge": "global"}, {"data": "mnist()"},
                {"preprocess": "normalise()"},
-               {"population": "iid(clients=10)"}, {"population": "iid(clients=11)"}, {"model": "mlp(hidden=[65])"}, {"start": "warm_up()"},
-               {"step": "sgd(lr=0.2)"}, {"step": ["add_proximal(0.1)", "sgd(lr=0.1)"]}, {"upload": "quantize(4)"},
-               {"upload": "quantize(8)"},
+               {"population": "iid(clients=10)"}, {"population": "iid(clients=11)"}, {"model": "mlp(hidden=[65])"},
+               {"start": "warm_up()"}, {"step": "sgd(lr=0.2)"}, {"step": ["add_proximal(0.1)", "sgd(lr=0.1)"]},
+               {"upload": "quantize(4)"}, {"upload": "quantize(8)"},
                {"server": ["mean()", "momentum(0.5)"]}, {"server": ["mean()", "momentum(0.5, nesterov=True)"]},
-               {"probes": "update_norms()"}, {"pool": "clone_and_delete(milestones=[1])"}, {"population": "iid(10) + hold_out(0.1, use=5)"},
-               {"objective": "mean_squared_error()"}, {"objective": "cross_entropy(label_smoothing=0.1)"},
-               {"adversity": "drop_out(0.3)"}, {"adversity": "drop_out(0.4)"}, {"guard": "leave_out()"}, {"guard": "leave_out(5)"}]
+               {"probes": "update_norms()"}, {"pool": "clone_and_delete(milestones=[1])"},
+               {"population": "iid(10) + hold_out(0.1, use=5)"}, {"objective": "mean_squared_error()"},
+               {"objective": "cross_entropy(label_smoothing=0.1)"}, {"adversity": "drop_out(0.3)"},
+               {"adversity": "drop_out(0.4)"}, {"guard": "leave_out()"}, {"guard": "leave_out(5)"}]
     marks = [Recipe(**change).fingerprint for change in changes]
     assert len(set(marks)) == len(changes)
     named = {field.name for field in dataclasses.fields(Recipe)} - {"name", "seed"}
@@ -79,7 +80,8 @@ def test_an_argument_more_changes_nothing_unless_it_is_used():
         return ServerPiece(lambda u, state, ctx: (u, state))
 
     marks = []
-    for version, call in ((first, "odd(a=2.0)"), (second, "odd(a=2.0)"), (second, "odd(2.0, 0)"), (second, "odd(a=2.0, b=1)")):
+    for version, call in ((first, "odd(a=2.0)"), (second, "odd(a=2.0)"), (second, "odd(2.0, 0)"),
+                          (second, "odd(a=2.0, b=1)")):
         version.__name__ = "odd"
         piece("server")(version)
         from askew.core import recipe as module
@@ -90,7 +92,8 @@ def test_an_argument_more_changes_nothing_unless_it_is_used():
 
 
 def test_all_stored_runs_are_found_again_also_by_a_later_version():
-    """Every run is that of its own recipe; those of the items are found by the items' recipes, with a field more, too."""
+    """Every run is that of its own recipe; those of the items are found by the items' recipes, with a field more,
+    too."""
     results = Results(RESULTS)
     for item in all_items():
         for recipe in recipes_of(item):
@@ -98,7 +101,8 @@ def test_all_stored_runs_are_found_again_also_by_a_later_version():
             if runs:
                 assert results.seeds(item.paper, wider(recipe)) == runs
     papers = {item.paper for item in all_items()}
-    stored = [(mark, run) for paper in papers for mark, runs in results.of_paper(paper).items() for run in runs.values()]
+    stored = [(mark, run) for paper in papers for mark, runs in results.of_paper(paper).items()
+              for run in runs.values()]
     assert all(Recipe.from_toml(run.recipe).fingerprint == mark for mark, run in stored)
     shown = {recipe.fingerprint for item in all_items() for recipe in recipes_of(item)}
     of_no_item = [run.name for mark, run in stored if mark not in shown]

@@ -13,7 +13,8 @@ from askew.core.recipe import Recipe
     ("sgd(lr=0.1, lr_decay=0.992)", "sgd(lr=decay(start=0.1, factor=0.992))"),
     ("sgd(lr=0.1, momentum=0.9, weight_decay=0.0005, lr_drops=[25, 50, 75])",
      "sgd(lr=drops(start=0.1, at=[25, 50, 75]), momentum=0.9, weight_decay=0.0005)"),
-    ("sgd(lr_decay=0.5, lr=0.2, lr_drops=[1], lr_drop=0.3)", "sgd(lr=drops(start=decay(start=0.2, factor=0.5), at=[1], factor=0.3))"),
+    ("sgd(lr_decay=0.5, lr=0.2, lr_drops=[1], lr_drop=0.3)",
+     "sgd(lr=drops(start=decay(start=0.2, factor=0.5), at=[1], factor=0.3))"),
     ("sgd(0.2, 0.9, 0.01, 0.5)", "sgd(lr=decay(start=0.2, factor=0.5), momentum=0.9, weight_decay=0.01)"),
     ("sgd(0.2, lr_decay=1.0, lr_drops=[], lr_drop=0.5, nesterov=True)", "sgd(lr=0.2, nesterov=True)"),
     ("sgd(lr_decay=0.5)", "sgd(lr=decay(start=0.1, factor=0.5))"),  # 0.1 was and is the default
@@ -45,7 +46,8 @@ def test_the_settings_of_the_recorded_comparison_are_read():
      "iid(clients=4) + hold_out(fraction=0.1)"),
     ({"population": "iid(clients=4)", "hold_out": 0.2, "hold_out_use": 1000, "share": 0.5, "validation": 0.2},
      "iid(clients=4) + hold_out(fraction=0.2, use=1000) + share(fraction=0.5) + validation(fraction=0.2)"),
-    ({"population": "iid(4)", "hold_out": 0.0, "hold_out_use": 100}, "iid(clients=4)"),  # of what is not held out nothing is used
+    # Of what is not held out nothing is used
+    ({"population": "iid(4)", "hold_out": 0.0, "hold_out_use": 100}, "iid(clients=4)"),
     ({"validation": 0.3}, "shards(clients=10, shards_per_client=2) + validation(fraction=0.3)"),
     ({"population": "iid(4) + hold_out(0.1)"}, "iid(clients=4) + hold_out(fraction=0.1)"),  # of this version
     ({}, "shards(clients=10, shards_per_client=2)"),

@@ -79,7 +79,8 @@ def test_views_follow_each_other():
 
 
 def test_a_server_chain_says_what_its_pieces_say():
-    """How clients count, the bytes on the wire (the last piece that changes them counts), and statistics, equal ones once."""
+    """How clients count, the bytes on the wire (the last piece that changes them counts), and statistics, equal ones
+    once."""
     composed = ServerChain([mean("uniform"), quantize(8), momentum(0.5)])
     senders = Senders([0, 1], torch.tensor([3.0, 9.0]), *[torch.tensor([0.0, 0.0])] * 3)
     assert composed.weigh(senders).tolist() == [1.0, 1.0]
@@ -109,8 +110,10 @@ def step_counter(name: str, amount: float = 1.0) -> ClientPiece:
     def end(message, state, kept, ctx):
         return {**message, name: state}, state
 
-    return ClientPiece(lambda u, state, ctx: ({k: v * 2 for k, v in u.items()}, state + amount), keep=lambda params: torch.tensor(0.0),
-                       enter=lambda tensors, kept: {k: v + amount for k, v in tensors.items()}, begin=lambda kept, ctx: kept + 0.5, end=end)
+    return ClientPiece(lambda u, state, ctx: ({k: v * 2 for k, v in u.items()}, state + amount),
+                       keep=lambda params: torch.tensor(0.0),
+                       enter=lambda tensors, kept: {k: v + amount for k, v in tensors.items()},
+                       begin=lambda kept, ctx: kept + 0.5, end=end)
 
 
 def test_a_clients_round_goes_through_all_pieces_with_memories_of_their_own():
@@ -147,19 +150,23 @@ def test_a_chain_knows_whether_anything_happens_at_its_ends():
 
 
 def test_a_key_where_there_is_no_stream_is_refused():
-    with pytest.raises(AskewError, match="draws random numbers where there is no stream; give the context one: make_key="):
+    with pytest.raises(AskewError,
+                       match="draws random numbers where there is no stream; give the context one: make_key="):
         _ = ClientContext({}, {}, 0).key
     assert ClientContext({}, {}, 0, make_key=lambda: torch.tensor(5)).key == 5
 
 
-@pytest.mark.parametrize("build", [lambda asking: ServerChain([mean(), asking(ServerPiece), momentum(0.5), evaluate_average()]),
-                                   lambda asking: ClientChain([sgd(0.1), asking(ClientPiece), project_to_ball(1.0), quantize_upload(8)])])
+@pytest.mark.parametrize("build",
+                         [lambda asking: ServerChain([mean(), asking(ServerPiece), momentum(0.5), evaluate_average()]),
+                                   lambda asking: ClientChain([sgd(0.1), asking(ClientPiece), project_to_ball(1.0),
+                                                               quantize_upload(8)])])
 def test_a_check_is_told_what_stands_before_and_behind(build):
     told = []
 
     def asking(kind):
         return replace(kind(lambda u, state, ctx: (u, state)),
-                       check=lambda plan: told.append(([p.name for p in plan.before], [p.name for p in plan.after], plan.cohort_size)))
+                       check=lambda plan: told.append(([p.name for p in plan.before], [p.name for p in plan.after],
+                                                       plan.cohort_size)))
 
     build(asking).check(Plan(cohort_size=7))
     assert told in ([(["mean"], ["momentum", "evaluate_average"], 7)], [(["sgd"], ["project_to_ball", "quantize"], 7)])
@@ -183,7 +190,8 @@ def test_client_chains_that_make_no_sense_are_refused(pieces, message):
 def test_client_chains_that_make_sense():
     ClientChain([clip_gradient(1.0), sgd(0.1), project_to_ball(1.0)]).check(Plan())
     ClientChain([ClientPiece(), sgd(0.1), ClientPiece()]).check(Plan())  # where such a one stands does not matter
-    ClientChain([ClientPiece(), sgd(0.1), quantize_upload(8), ClientPiece()]).check(Plan())  # it leaves the upload as it is
+    # It leaves the upload as it is
+    ClientChain([ClientPiece(), sgd(0.1), quantize_upload(8), ClientPiece()]).check(Plan())
 
 
 @pytest.mark.parametrize(("pieces", "message"), [

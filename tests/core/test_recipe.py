@@ -28,7 +28,8 @@ def test_strings_specs_and_made_pieces_are_the_same_value():
     Recipe(),
     Recipe(server=["mean(weights='uniform')", "momentum(0.5, nesterov=true)"], rounds=7, fraction=0.25, judge="global"),
     Recipe(step=["add_gradient_noise(1e-05)", "sgd(lr=drops(0.1, at=[2, 3]))", "project_to_ball(radius=inf)"]),
-    Recipe(pool="clone_and_delete(milestones=[1, 2])", upload=["quantize(8)"], population="iid(clients=4) + validation(0.2)"),
+    Recipe(pool="clone_and_delete(milestones=[1, 2])", upload=["quantize(8)"],
+           population="iid(clients=4) + validation(0.2)"),
     Recipe(data="npz(path='a folder/it\\'s \"mine\".npz')", name='quotes " and \\ and naïve 数据 😀'),
     Recipe(preprocess=["normalise(mean=0.5, std=0.5)"], probes=["update_norms()"],
            population="iid(clients=4) + hold_out(0.1, use=20) + share(0.5)", start="warm_up()", judge="devices"),
@@ -113,8 +114,10 @@ def test_a_population_is_a_scheme_and_combinators():
     recipe = Recipe(population="iid(4)+hold_out(0.1, use=20) + share(0.5)")
     assert str(recipe.population) == "iid(clients=4) + hold_out(fraction=0.1, use=20) + share(fraction=0.5)"
     assert (recipe.population.name, recipe.population.args) == ("iid", {"clients": 4})
-    assert recipe == Recipe(population=PopulationSpec.of(Spec("iid", {"clients": 4})) + hold_out(0.1, use=20) + "share(0.5)")
-    changed = recipe.with_setting("hold_out.fraction", 0.2).with_setting("share.fraction", 1.0).with_setting("population.clients", 5)
+    assert recipe == Recipe(population=PopulationSpec.of(Spec("iid", {"clients": 4})) + hold_out(0.1, use=20)
+                            + "share(0.5)")
+    changed = recipe.with_setting("hold_out.fraction", 0.2).with_setting("share.fraction",
+                                                                         1.0).with_setting("population.clients", 5)
     assert str(changed.population) == "iid(clients=5) + hold_out(fraction=0.2, use=20) + share(fraction=1.0)"
     with pytest.raises(askew.AskewError, match="the recipe has no piece 'validation'"):
         recipe.with_setting("validation.fraction", 0.2)

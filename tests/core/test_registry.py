@@ -97,7 +97,8 @@ def test_a_made_piece_remembers_how_it_was_made():
     ("momentum(__import__('os'))", "momentum: beta must be float, not __import__('os')"),
     ("momentum([decay(0.1, 0.9)])", "cannot be read"),
     ("mask_by_sign_agreement()", "needs 'theta'"),
-    ("my.module:piece", "server 'my.module:piece' names a module, which recipes may not; import it (--import my.module) and write 'piece'"),
+    ("my.module:piece",
+     "server 'my.module:piece' names a module, which recipes may not; import it (--import my.module) and write 'piece'"),
     ("os:system(path='a:b')", "--import os"),
     ("my_piece(3)", "unknown server 'my_piece'; "), ("my_piece(3)", "--import MODULE"),
 ])

@@ -14,13 +14,15 @@ def test_streams_are_pinned_for_ever():
 
 def test_splitmix64_reference_vector():
     """Steele, Lea and Flood's generator seeded with 1234567: the first outputs of the published Java code."""
-    expected = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431, 16408922859458223821]
+    expected = [6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431,
+                16408922859458223821]
     got = splitmix.mix(torch.tensor(1234567) + torch.arange(1, 6) * splitmix.GOLDEN)
     assert [v % 2**64 for v in got.tolist()] == expected
 
 
 def test_different_roles_rounds_and_clients_give_different_keys():
-    keys = {int(rng.key(seed, role, a, b)) for seed in range(3) for role in ("x", "y") for a in range(10) for b in range(10)}
+    keys = {int(rng.key(seed, role, a, b)) for seed in range(3) for role in ("x", "y") for a in range(10)
+            for b in range(10)}
     assert len(keys) == 600
 
 

@@ -126,8 +126,8 @@ def test_an_attack_is_one_line_and_costs_little(name: str, tmp_path: Path) -> No
 NEEDED = {"PROTO", "FRAME", "EMPTY_DICT", "EMPTY_LIST", "EMPTY_TUPLE", "MARK", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3",
           "APPEND", "APPENDS", "SETITEM", "SETITEMS", "SHORT_BINSTRING", "BINSTRING", "BINUNICODE", "SHORT_BINUNICODE",
           "SHORT_BINBYTES", "BINBYTES", "BINBYTES8", "BININT", "BININT1", "BININT2", "LONG1", "BINPUT", "LONG_BINPUT",
-          "MEMOIZE", "BINGET", "LONG_BINGET", "NONE", "NEWTRUE", "NEWFALSE", "GLOBAL", "STACK_GLOBAL", "REDUCE", "BUILD",
-          "STOP"}
+          "MEMOIZE", "BINGET", "LONG_BINGET", "NONE", "NEWTRUE", "NEWFALSE", "GLOBAL", "STACK_GLOBAL", "REDUCE",
+          "BUILD", "STOP"}
 
 
 def test_only_the_opcodes_of_a_batch_are_known() -> None:

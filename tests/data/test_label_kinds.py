@@ -17,14 +17,16 @@ from askew.data.table import table
 WHOLE = {
     "bool": np.array([False, True, True]), "int8": np.array([0, 2, 1], np.int8), "int16": np.array([0, 2, 1], np.int16),
     "int32": np.array([0, 2, 1], np.int32), "int64": np.array([0, 2, 1]), "uint8": np.array([0, 2, 1], np.uint8),
-    "uint16": np.array([0, 2, 1], np.uint16), "uint32": np.array([0, 2, 1], np.uint32), "uint64": np.array([0, 2, 1], np.uint64),
-    "float16": np.array([0, 2, 1], np.float16), "float32": np.array([0, 2, 1], np.float32), "float64": np.array([0.0, 2.0, 1.0]),
+    "uint16": np.array([0, 2, 1], np.uint16), "uint32": np.array([0, 2, 1], np.uint32),
+    "uint64": np.array([0, 2, 1], np.uint64), "float16": np.array([0, 2, 1], np.float16),
+    "float32": np.array([0, 2, 1], np.float32), "float64": np.array([0.0, 2.0, 1.0]),
     "column": np.array([[0], [2], [1]]), "ten classes and more": np.array([0.0, 10.0, 2.0]),
 }
 REFUSED = {
-    "fractions": np.array([0.0, 2.7, 1.0]), "nearly whole": np.array([0.0, 1.999, 1.0]), "nan": np.array([0.0, math.nan, 1.0]),
-    "infinite": np.array([0.0, math.inf, 1.0]), "beyond 64 bits": np.array([0.0, 1e30, 1.0]), "complex": np.array([0, 2 + 1j, 1]),
-    "one-hot": np.eye(3), "one-hot of integers": np.eye(3, dtype=np.int64), "cube": np.zeros((3, 1, 1), np.int64),
+    "fractions": np.array([0.0, 2.7, 1.0]), "nearly whole": np.array([0.0, 1.999, 1.0]),
+    "nan": np.array([0.0, math.nan, 1.0]), "infinite": np.array([0.0, math.inf, 1.0]),
+    "beyond 64 bits": np.array([0.0, 1e30, 1.0]), "complex": np.array([0, 2 + 1j, 1]), "one-hot": np.eye(3),
+    "one-hot of integers": np.eye(3, dtype=np.int64), "cube": np.zeros((3, 1, 1), np.int64),
     "dates": np.array(["2024-01-01", "2024-01-02", "2024-01-03"], "M8[D]"),
 }
 
@@ -34,7 +36,8 @@ def inputs(y):
 
 
 def as_tensors(y, tmp_path):
-    return Dataset.from_tensors((torch.from_numpy(inputs(y)), torch.from_numpy(y)), (torch.from_numpy(inputs(y)), torch.from_numpy(y)))
+    return Dataset.from_tensors((torch.from_numpy(inputs(y)), torch.from_numpy(y)),
+                                (torch.from_numpy(inputs(y)), torch.from_numpy(y)))
 
 
 def as_arrays(y, tmp_path):
@@ -111,10 +114,12 @@ def as_rows_with_names(y, tmp_path):
 
 
 WAYS = {
-    "from_tensors": as_tensors, "from_tensors of arrays": as_arrays, "npz": as_npz, "npz to be split": as_one_npz, "csv": as_csv,
-    "parquet": as_parquet, "torch data set of tensors": as_pairs_of(lambda label: torch.from_numpy(np.asarray(label))),
-    "torch data set of arrays": as_pairs_of(lambda label: label), "torch data set of numbers": as_pairs_of(lambda label: label.tolist()),
-    "hugging face": as_rows, "hugging face with names": as_rows_with_names,
+    "from_tensors": as_tensors, "from_tensors of arrays": as_arrays, "npz": as_npz, "npz to be split": as_one_npz,
+    "csv": as_csv, "parquet": as_parquet,
+    "torch data set of tensors": as_pairs_of(lambda label: torch.from_numpy(np.asarray(label))),
+    "torch data set of arrays": as_pairs_of(lambda label: label),
+    "torch data set of numbers": as_pairs_of(lambda label: label.tolist()), "hugging face": as_rows,
+    "hugging face with names": as_rows_with_names,
 }
 
 
@@ -122,8 +127,10 @@ WAYS = {
 @pytest.mark.parametrize("kind", WHOLE)
 def test_whole_numbers_of_any_type_are_classes(kind, way, tmp_path):
     y = np.concatenate([WHOLE[kind]] * 6)
-    if kind == "column" and way in ("parquet", "torch data set of arrays", "torch data set of numbers", "hugging face with names"):
-        with pytest.raises(AskewError, match=r"not a whole number|whole numbers or words|vector of int64"):  # lists as labels
+    if kind == "column" and way in ("parquet", "torch data set of arrays", "torch data set of numbers",
+                                    "hugging face with names"):
+        # Lists as labels
+        with pytest.raises(AskewError, match=r"not a whole number|whole numbers or words|vector of int64"):
             WAYS[way](y, tmp_path)
         return
     data = WAYS[way](y, tmp_path)
@@ -151,7 +158,8 @@ def test_what_is_no_class_is_refused_in_one_line(kind, way, tmp_path):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_negative_labels_are_refused_or_keep_their_names(way, tmp_path):
-    """Where labels are positions they cannot be negative; where the distinct ones are numbered, -1 and 1 are two classes."""
+    """Where labels are positions they cannot be negative; where the distinct ones are numbered, -1 and 1 are two
+    classes."""
     y = np.array([-1, 1] * 9)
     if way.startswith(("from_tensors", "torch", "hugging face with names")):
         with pytest.raises(AskewError, match="label -1 is outside"):
@@ -162,15 +170,21 @@ def test_negative_labels_are_refused_or_keep_their_names(way, tmp_path):
         assert data.train.y.float().mean() == 0.5
 
 
-@pytest.mark.parametrize("way", ["from_tensors", "from_tensors of arrays", "torch data set of tensors", "torch data set of numbers"])
+@pytest.mark.parametrize("way",
+                         ["from_tensors", "from_tensors of arrays", "torch data set of tensors",
+                          "torch data set of numbers"])
 def test_an_identifier_is_no_class(way, tmp_path):
     """Ten thousand million names would fill the memory before anything is said."""
-    with pytest.raises(AskewError, match="label 10000000000 would make 10,000,000,001 classes; number the labels from 0"):
+    with pytest.raises(AskewError,
+                       match="label 10000000000 would make 10,000,000,001 classes; number the labels from 0"):
         WAYS[way](np.array([0, 10**10]), tmp_path)
 
 
-@pytest.mark.parametrize("y", [torch.tensor([0, 1]).int(), torch.tensor([0.0, 1.0]), torch.tensor([False, True]), np.array([0, 1]), [0, 1],
-                               torch.eye(2).long(), torch.tensor(0)], ids=lambda y: f"{type(y).__name__} {getattr(y, 'dtype', '')}")
+@pytest.mark.parametrize("y",
+                         [torch.tensor([0, 1]).int(), torch.tensor([0.0, 1.0]), torch.tensor([False, True]),
+                          np.array([0, 1]), [0, 1],
+                               torch.eye(2).long(), torch.tensor(0)],
+                         ids=lambda y: f"{type(y).__name__} {getattr(y, 'dtype', '')}")
 def test_examples_given_directly_have_vectors_of_int64(y):
     good = Examples(torch.zeros(2, 3), torch.tensor([0, 1]))
     for train, test in ((Examples(torch.zeros(2, 3), y), good), (good, Examples(torch.zeros(2, 3), y))):

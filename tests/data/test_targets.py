@@ -1,4 +1,5 @@
-"""Targets that are not classes, from every place that data come from: kept as they are, or one line that says what is wrong."""
+"""Targets that are not classes, from every place that data come from: kept as they are, or one line that says what is
+wrong."""
 
 import math
 
@@ -49,7 +50,8 @@ def as_pairs(y, targets, tmp_path):
     return from_torch_dataset(pairs, pairs, targets=targets)
 
 
-WAYS = {"from_tensors": as_tensors, "npz": as_npz, "npz to be split": as_one_npz, "csv": as_csv, "torch data set": as_pairs}
+WAYS = {"from_tensors": as_tensors, "npz": as_npz, "npz to be split": as_one_npz, "csv": as_csv,
+        "torch data set": as_pairs}
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -75,7 +77,8 @@ def test_one_number_per_example_is_a_column(way, tmp_path):
 
 
 def test_a_column_of_a_table_is_a_number_to_learn(tmp_path):
-    (tmp_path / "houses.csv").write_text("rooms,town,price\n" + "".join(f"{i},{'n' if i % 2 else 's'},{i / 4}\n" for i in range(20)))
+    (tmp_path / "houses.csv").write_text("rooms,town,price\n"
+                                         + "".join(f"{i},{'n' if i % 2 else 's'},{i / 4}\n" for i in range(20)))
     data = table(str(tmp_path / "houses.csv"), label="price", client="town", targets="numbers")
     assert data.classes == ("price",)
     assert (len(data.train), len(data.test)) == (16, 4)
@@ -102,20 +105,23 @@ def test_tokens_stay_whole_numbers_on_both_sides(tmp_path):
 
 def test_padding_is_no_token_and_the_vocabulary_may_be_larger():
     y = torch.tensor([[1, 2, -100], [0, 3, 1]])
-    data = Dataset.from_tensors((y, y), (y, y + (y >= 0)), targets="tokens")  # the largest, 4, stands in the test examples
+    # The largest, 4, stands in the test examples
+    data = Dataset.from_tensors((y, y), (y, y + (y >= 0)), targets="tokens")
     assert data.num_outputs == 5
     assert Dataset.from_tensors((y, y), (y, y), targets="tokens", classes=list("abcdefg")).num_outputs == 7
 
 
 @pytest.mark.parametrize(("targets", "y", "message"), [
-    ("classes", [0.0, 2.7], "label 2.7 of example 1 is no class; labels must be whole numbers; for numbers to be learnt say targets='num"),
+    ("classes", [0.0, 2.7],
+     "label 2.7 of example 1 is no class; labels must be whole numbers; for numbers to be learnt say targets='num"),
     ("classes", [[0, 1], [1, 1]], "for several labels per example say targets='labels'"),
     ("numbers", [0.0, math.nan], "target nan of example 1 is not a finite number; clean the data first"),
     ("numbers", [0.0, 1e300], "target inf of example 1 is not a finite number"),
     ("numbers", [[[0.0]], [[1.0]]], r"numbers must be \[examples\] or \[examples, numbers\], not \(2, 1, 1\)"),
     ("numbers", [1 + 1j, 2], "not torch.complex"),
     ("labels", [[0, 1], [2, 0]], "label 2 of example 1 is neither 0 nor 1"),
-    ("labels", [0, 1], r"labels must be \[examples, labels\] of 0 and 1, not \(2,\); one class per example is targets='classes'"),
+    ("labels", [0, 1],
+     r"labels must be \[examples, labels\] of 0 and 1, not \(2,\); one class per example is targets='classes'"),
     ("tokens", [0, 1], r"tokens must be \[examples, places\], not \(2,\); fill short rows up with -100"),
     ("tokens", [[0, 1.5], [1, 1]], "token 1.5 of example 0 is no token"),
     ("tokens", [[0, -1], [1, 1]], r"token -1 is outside the 2 tokens 0\.\.1"),
@@ -132,7 +138,8 @@ def test_what_cannot_be_learnt_is_refused(targets, y, message):
 
 def test_what_a_data_set_is_given_directly_is_looked_at_too():
     x = torch.zeros(2, 3)
-    for targets, y, message in (("numbers", torch.zeros(2), r"numbers must be float32 \[examples, numbers\], not \(2,\)"),
+    for targets, y, message in (("numbers", torch.zeros(2),
+                                 r"numbers must be float32 \[examples, numbers\], not \(2,\)"),
                                 ("numbers", torch.zeros(2, 2), "2 numbers per example, but names for 1"),
                                 ("numbers", torch.full((2, 1), math.nan), "target nan of example 0"),
                                 ("tokens", torch.zeros(2, 2), r"tokens must be int64 \[examples, places\]")):
@@ -144,13 +151,15 @@ def test_pairs_whose_targets_are_no_numbers_are_refused():
     with pytest.raises(AskewError, match="all must be numbers of one shape"):
         from_torch_dataset([(torch.zeros(2), "word")] * 2, [(torch.zeros(2), "word")] * 2, targets="numbers")
     with pytest.raises(AskewError, match="all must be numbers of one shape"):
-        from_torch_dataset([(torch.zeros(2), [1]), (torch.zeros(2), [1, 2])], [(torch.zeros(2), [1])], targets="numbers")
+        from_torch_dataset([(torch.zeros(2), [1]), (torch.zeros(2), [1, 2])], [(torch.zeros(2), [1])],
+                           targets="numbers")
 
 
 ANY_DATA = {"iid": "clients=4", "natural": "", "pooled": "", "power_law": "clients=4"}
 BY_CLASS = {"classes_per_client": "clients=4, classes=2", "dirichlet": "clients=4, alpha=1.0",
-            "dirichlet_per_class": "clients=4, alpha=1.0, min_examples=1", "emd": "clients=4, emd=0.5", "hierarchical": "clients=4",
-            "hypergeometric": "clients=6", "label_blocks": "clients=1", "shards": "clients=4, shards_per_client=2"}
+            "dirichlet_per_class": "clients=4, alpha=1.0, min_examples=1", "emd": "clients=4, emd=0.5",
+            "hierarchical": "clients=4", "hypergeometric": "clients=6", "label_blocks": "clients=1",
+            "shards": "clients=4, shards_per_client=2"}
 
 
 @pytest.mark.parametrize("targets", Y)
@@ -164,7 +173,8 @@ def test_every_scheme_divides_such_data_or_says_that_it_needs_classes(scheme, ta
         assert population.counts.shape == (population.num_clients, 1)
         assert population.mean_emd == 0
         return
-    with pytest.raises(AskewError, match=f"{scheme}: it divides examples by their classes, and these data have {targets} to learn"):
+    with pytest.raises(AskewError,
+                       match=f"{scheme}: it divides examples by their classes, and these data have {targets} to learn"):
         askew.partition.draw(f"{scheme}({BY_CLASS[scheme]})", source)
 
 

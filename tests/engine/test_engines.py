@@ -35,7 +35,8 @@ CASES = {
     "batches of everything": (askew.Recipe(batch_size=0), None, "vectorised", "vectorised"),
     "a wide MLP": (askew.Recipe(population=TEN, model="mlp(hidden=[4096])"), None, "sequential", "parallel"),
     "a CNN": (askew.Recipe(population=TEN, model="mcmahan_mnist_cnn()"), (1, 28, 28), "sequential", "parallel"),
-    "a CNN, one client": (askew.Recipe(population="pooled()", model="mcmahan_mnist_cnn()"), (1, 28, 28), "sequential", "sequential"),
+    "a CNN, one client": (askew.Recipe(population="pooled()", model="mcmahan_mnist_cnn()"), (1, 28, 28), "sequential",
+                          "sequential"),
     "a ResNet": (askew.Recipe(population=TEN, model="resnet20_fixup()"), (3, 32, 32), "sequential", "parallel"),
 }
 
@@ -80,7 +81,8 @@ def test_the_choice_is_a_function_of_recipe_data_and_network_alone(name, monkeyp
     assert not list(tmp_path.rglob("*.json"))  # and leaves nothing behind
 
 
-@pytest.mark.parametrize("kind", [{}, {"model": "small_cnn()"}, {"population": "pooled()"}], ids=["mlp", "cnn", "one client"])
+@pytest.mark.parametrize("kind", [{}, {"model": "small_cnn()"}, {"population": "pooled()"}],
+                         ids=["mlp", "cnn", "one client"])
 def test_fewer_rounds_are_the_first_of_more(kind):
     # 2 rounds have 1,400 local steps, 8 have 5,700: once, the latter were timed to choose an engine.
     recipe = askew.Recipe(batch_size=2, evaluate_every=1, **kind)

@@ -12,9 +12,10 @@ on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUD
 
 
 def network():
-    inner = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.ReLU(), nn.LocalResponseNorm(3, alpha=0.5), nn.ReLU(), nn.MaxPool2d(2))
-    return nn.Sequential(nn.Conv2d(3, 8, 3), nn.MaxPool2d(3, 2, ceil_mode=True), nn.ReLU(), nn.LocalResponseNorm(5, alpha=0.5),
-                         inner, nn.Flatten(), nn.LazyLinear(4))
+    inner = nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.ReLU(), nn.LocalResponseNorm(3, alpha=0.5), nn.ReLU(),
+                          nn.MaxPool2d(2))
+    return nn.Sequential(nn.Conv2d(3, 8, 3), nn.MaxPool2d(3, 2, ceil_mode=True), nn.ReLU(),
+                         nn.LocalResponseNorm(5, alpha=0.5), inner, nn.Flatten(), nn.LazyLinear(4))
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=on_a_gpu)])
@@ -31,11 +32,15 @@ def test_values_gradients_and_names_stay(device, monkeypatch):
     assert [layer.rectify for layer in (fast[1], fast[3], fast[4][2], fast[4][4])] == [True, False, True, False]
     assert list(fast.state_dict()) == list(plain.state_dict())
     for ours, theirs in zip([fast(x), *torch.autograd.grad(fast(x).square().sum(), list(fast.parameters()))],
-                            [plain(x), *torch.autograd.grad(plain(x).square().sum(), list(plain.parameters()))], strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-4 if device == "cpu" else 1e-3, atol=1e-4 if device == "cpu" else 1e-3)
+                            [plain(x), *torch.autograd.grad(plain(x).square().sum(), list(plain.parameters()))],
+                            strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4 if device == "cpu" else 1e-3,
+                                   atol=1e-4 if device == "cpu" else 1e-3)
 
 
-@pytest.mark.parametrize("layer", [nn.MaxPool2d(3), nn.MaxPool2d(2, return_indices=True), nn.MaxPool2d(2, dilation=2), nn.MaxPool2d(12, 2),
+@pytest.mark.parametrize("layer",
+                         [nn.MaxPool2d(3), nn.MaxPool2d(2, return_indices=True), nn.MaxPool2d(2, dilation=2),
+                          nn.MaxPool2d(12, 2),
                                    nn.AvgPool2d(2), nn.MaxPool1d(2)], ids=repr)
 def test_what_has_no_kernels_stays(layer):
     parent = nn.Sequential(layer, nn.ReLU())

@@ -1,4 +1,5 @@
-"""The engine for GPUs equals the reference: on a CPU its fixed buffers, padding, keys and idle clients, on a GPU its graphs, too."""
+"""The engine for GPUs equals the reference: on a CPU its fixed buffers, padding, keys and idle clients, on a GPU its
+graphs, too."""
 
 import shutil
 import sysconfig
@@ -24,16 +25,19 @@ RECIPES = {
     "equal sizes": BASE.replace(population="iid(clients=8) + subset(0.4)"),
     "unequal sizes": BASE,
     "all of sgd": BASE.replace(step="sgd(lr=decay(0.1, 0.9), momentum=0.9, weight_decay=0.01)"),
-    "augmented": BASE.replace(preprocess=["random_crop(padding=1)", "random_flip()", "normalise()"], model="small_cnn()"),
+    "augmented": BASE.replace(preprocess=["random_crop(padding=1)", "random_flip()", "normalise()"],
+                              model="small_cnn()"),
     "fedprox": fedprox(BASE, mu=0.1),
     "projected": projected(BASE, radius=6.0, noise=0.01),
     "fednnnn": fednnnn(BASE),
     "server training": server_training(BASE),
     "fedcd": fedcd(BASE, milestones=[1, 2]),
     "quantised": BASE.replace(upload="quantize(8)"),
-    "strided and residual": BASE.replace(population="iid(clients=4) + hold_out(0.9)", model="resnet20_fixup()", preprocess="normalise()"),
+    "strided and residual": BASE.replace(population="iid(clients=4) + hold_out(0.9)", model="resnet20_fixup()",
+                                         preprocess="normalise()"),
     # At larger rates this network is chaotic on 8x8 digits: weights that differ by 1e-7 end up percents apart.
-    "batch norm, unequal sizes": BASE.replace(model="fednnnn_cifar_cnn()", population="power_law(clients=6) + hold_out(0.8)", batch_size=20,
+    "batch norm, unequal sizes": BASE.replace(model="fednnnn_cifar_cnn()",
+                                              population="power_law(clients=6) + hold_out(0.8)", batch_size=20,
                                               step="sgd(lr=0.001)"),
     "clipped, with momentum": BASE.replace(step=["clip_gradient(0.5)", "sgd(lr=0.05, momentum=0.9, nesterov=True)"]),
     "normalised locally": BASE.replace(model="mcmahan_cifar_cnn()", population=BASE.population + "hold_out(0.9)"),
@@ -65,7 +69,8 @@ def test_the_graphed_engine_equals_the_reference(name, device, compiled):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not COMPILES, reason="torch compiles for CPUs with g++ and Python's headers, which are not installed")
+@pytest.mark.skipif(not COMPILES,
+                    reason="torch compiles for CPUs with g++ and Python's headers, which are not installed")
 @pytest.mark.parametrize("name", ["unequal sizes", "clipped, with momentum", "fedcd"])
 def test_compiled_for_a_cpu_it_is_the_same(name):
     compiled = trained(RECIPES[name], "cpu", Vectorised, rounds=2, graphed=True, compiled=True)
@@ -73,7 +78,8 @@ def test_compiled_for_a_cpu_it_is_the_same(name):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not COMPILES, reason="torch compiles for CPUs with g++ and Python's headers, which are not installed")
+@pytest.mark.skipif(not COMPILES,
+                    reason="torch compiles for CPUs with g++ and Python's headers, which are not installed")
 def test_a_network_is_compiled_as_if_there_had_been_no_other():
     """torch would let the axes vary in which this network's batches and weights differ from the last one's."""
     name = "batch norm, unequal sizes"

@@ -56,7 +56,8 @@ def test_without_graphs_then_one_by_one(reference, monkeypatch):
         raise RuntimeError("a library gives up")
 
     monkeypatch.setattr(GraphedSteps, "run", broken)
-    with pytest.warns(UserWarning, match=r"cannot be trained as asked \(a library gives up\); the run goes on without CUDA graphs"):
+    with pytest.warns(UserWarning,
+                      match=r"cannot be trained as asked \(a library gives up\); the run goes on without CUDA graphs"):
         assert close(trained(lambda task: Vectorised(task, graphed=True, compiled=False)), reference)
     monkeypatch.setattr(Vectorised, "_step", broken)
     with pytest.warns(UserWarning, match="the run goes on one client after the other"):
@@ -75,7 +76,8 @@ def test_a_compiler_that_fails_is_done_without(reference, monkeypatch):
         assert close(trained(lambda task: Vectorised(task, graphed=True, compiled=True)), reference)
 
 
-@pytest.mark.parametrize(("rounds", "runs", "expected"), [(50, 1, False), (17_500, 1, True), (1_000, 17, False), (1_000, 18, True)])
+@pytest.mark.parametrize(("rounds", "runs", "expected"),
+                         [(50, 1, False), (17_500, 1, True), (1_000, 17, False), (1_000, 18, True)])
 def test_long_runs_are_compiled_by_what_there_is_to_train(rounds, runs, expected):
     """1,437 examples a round: 25 million are reached after 17,398 rounds, of one run or of several together."""
     task = build_task(RECIPE.replace(rounds=rounds))

@@ -13,8 +13,8 @@ from askew.engine.task import build_task
 
 
 def network():
-    return nn.Sequential(nn.Conv2d(2, 3, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Sequential(nn.Conv2d(3, 3, 1), nn.ReLU(), nn.MaxPool2d(3)),
-                         nn.Flatten(), nn.Linear(3, 4))
+    return nn.Sequential(nn.Conv2d(2, 3, 3), nn.ReLU(), nn.MaxPool2d(2),
+                         nn.Sequential(nn.Conv2d(3, 3, 1), nn.ReLU(), nn.MaxPool2d(3)), nn.Flatten(), nn.Linear(3, 4))
 
 
 def kinds(module):
@@ -40,7 +40,8 @@ def test_scores_and_gradients_stay(zeros):
     pool_before_relu(after)
     x = torch.randn(5, 2, 8, 8, generator=torch.Generator().manual_seed(0))
     assert torch.equal(before(x), after(x))
-    theirs, ours = (torch.autograd.grad(module(x).square().sum(), list(module.parameters())) for module in (before, after))
+    theirs, ours = (torch.autograd.grad(module(x).square().sum(), list(module.parameters()))
+                    for module in (before, after))
     assert all(torch.equal(a, b) for a, b in zip(theirs, ours, strict=True))
 
 
@@ -52,8 +53,10 @@ class Own(nn.Sequential):
 
 
 def test_only_what_is_known_to_follow_is_exchanged():
-    for layers in (Own(nn.ReLU(), nn.MaxPool2d(2)), nn.Sequential(nn.ReLU(), nn.AvgPool2d(2)), nn.Sequential(nn.Tanh(), nn.MaxPool2d(2)),
-                   nn.Sequential(nn.ReLU(), nn.MaxPool2d(2, return_indices=True)), nn.ModuleList([nn.ReLU(), nn.MaxPool2d(2)])):
+    for layers in (Own(nn.ReLU(), nn.MaxPool2d(2)), nn.Sequential(nn.ReLU(), nn.AvgPool2d(2)),
+                   nn.Sequential(nn.Tanh(), nn.MaxPool2d(2)),
+                   nn.Sequential(nn.ReLU(), nn.MaxPool2d(2, return_indices=True)),
+                   nn.ModuleList([nn.ReLU(), nn.MaxPool2d(2)])):
         before = kinds(layers)
         pool_before_relu(layers)
         assert kinds(layers) == before

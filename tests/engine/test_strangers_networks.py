@@ -20,7 +20,8 @@ from askew.runs.sweep import sweep
 GENERATOR = torch.Generator().manual_seed(0)
 X, Y = torch.rand(120, 1, 8, 8, generator=GENERATOR) - 0.3, torch.arange(120) % 4
 WORDS = torch.randint(0, 9, (120, 6), generator=GENERATOR)
-RECIPE = askew.Recipe(population="power_law(clients=4, exponent=0.7, min_examples=9)", batch_size=7, rounds=2, step="sgd(lr=0.05)")
+RECIPE = askew.Recipe(population="power_law(clients=4, exponent=0.7, min_examples=9)", batch_size=7, rounds=2,
+                      step="sgd(lr=0.05)")
 
 
 def data_of(x=X):
@@ -192,7 +193,8 @@ NETWORKS = {
     "renamed BatchNorm": lambda: nn.Sequential(nn.Conv2d(1, 4, 3), BN(4), nn.ReLU(), nn.Flatten(), nn.Linear(144, 4)),
     "renamed LSTM": lambda: Rows(LSTM(8, 8, batch_first=True)),
     "renamed attention": lambda: Rows(Attention(8, 2, batch_first=True)),
-    "convolution of another kind": lambda: nn.Sequential(ScaledConv(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 4)),
+    "convolution of another kind": lambda: nn.Sequential(ScaledConv(1, 4, 3), nn.ReLU(), nn.Flatten(),
+                                                         nn.Linear(144, 4)),
     "layers taken out of a Sequential": ByHand,
     "parts of a batch": Parts,
     "signs of a batch": Signs,
@@ -200,7 +202,8 @@ NETWORKS = {
     "buffers that are replaced": Replaces,
     "experts": Experts,
     "changes its input": lambda: flat(nn.ReLU(inplace=True), nn.Linear(64, 4)),
-    "attention with learnt keys": lambda: Rows(nn.MultiheadAttention(8, 2, dropout=1e-9, batch_first=True, add_bias_kv=True)),
+    "attention with learnt keys": lambda: Rows(nn.MultiheadAttention(8, 2, dropout=1e-9, batch_first=True,
+                                                                     add_bias_kv=True)),
     "packed sequences": Packed,
     "keeps its scores": Keeps,
     "an empty weight": Empty,
@@ -256,7 +259,8 @@ def test_data_are_not_changed_by_a_network_that_changes_its_input():
 
 
 def test_replaced_buffers_are_kept():
-    result = askew.run(RECIPE.replace(population="iid(clients=2)", rounds=1), data=data_of(), model=Replaces(), engine="sequential")
+    result = askew.run(RECIPE.replace(population="iid(clients=2)", rounds=1), data=data_of(), model=Replaces(),
+                       engine="sequential")
     assert float(result.model["n"]) == 8  # steps of each of the two clients: 50 examples, B 7
     assert float(result.model["centre"].norm()) > 0
 
@@ -302,7 +306,8 @@ def test_a_checkpoint_brings_frozen_weights_and_refuses_another_network():
     assert simulation.advance() == resumed.advance()
     assert torch.equal(other.module.a.weight, task.module.a.weight)
     wrong = build_task(RECIPE, data=data_of(), model=flat(nn.Linear(64, 4)))
-    with pytest.raises(askew.AskewError, match=r"checkpoint is of another network: .* go on with the network that the run began with"):
+    with pytest.raises(askew.AskewError,
+                       match=r"checkpoint is of another network: .* go on with the network that the run began with"):
         Simulation(wrong, Sequential(wrong)).state = simulation.state
 
 
@@ -325,7 +330,8 @@ class Locked(nn.Linear):
     (Complex(), "complex weights"), (torch.jit.script(nn.Sequential(nn.Flatten(), nn.Linear(64, 4))), "scripted"),
     (nn.Sequential(nn.Flatten(), nn.LazyLinear(4)), "lazy layers that have seen no input"),
     (Locked(), "cannot be copied"),
-    (nn.Sequential(nn.Flatten(), nn.Linear(64, 4).requires_grad_(False)), "no weight of the network requires a gradient")])
+    (nn.Sequential(nn.Flatten(), nn.Linear(64, 4).requires_grad_(False)),
+     "no weight of the network requires a gradient")])
 def test_networks_that_cannot_be_trained_are_refused_in_one_line(model, message):
     with pytest.raises(askew.AskewError, match=message) as error:
         askew.run(RECIPE, data=data_of(), model=model)
@@ -338,8 +344,10 @@ def test_attention_with_learnt_keys_trains_them():
     assert not torch.equal(result.model["inner.bias_k"], model.inner.bias_k)
 
 
-@pytest.mark.parametrize(("layer", "shape"), [(nn.Dropout1d, (6, 5)), (nn.Dropout1d, (6, 5, 4)), (nn.Dropout2d, (6, 5, 4)),
-                                              (nn.Dropout2d, (6, 5, 4, 3)), (nn.Dropout3d, (6, 5, 4, 3)), (nn.Dropout3d, (6, 5, 2, 2, 2))])
+@pytest.mark.parametrize(("layer", "shape"),
+                         [(nn.Dropout1d, (6, 5)), (nn.Dropout1d, (6, 5, 4)), (nn.Dropout2d, (6, 5, 4)),
+                                              (nn.Dropout2d, (6, 5, 4, 3)), (nn.Dropout3d, (6, 5, 4, 3)),
+                          (nn.Dropout3d, (6, 5, 2, 2, 2))])
 def test_whole_channels_are_dropped_as_torch_drops_them(layer, shape):
     """Which values fall together, of torch's layer and of ours."""
 

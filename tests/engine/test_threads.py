@@ -80,7 +80,8 @@ def test_counting_leaves_the_network_as_it_was():
 
 
 def test_one_thread_unless_a_pass_is_large(monkeypatch):
-    task = build_task(askew.Recipe(batch_size=10, population="iid(clients=10)"))  # 94,720 operations a step, 360 test images
+    # 94,720 operations a step, 360 test images
+    task = build_task(askew.Recipe(batch_size=10, population="iid(clients=10)"))
     sequential, vectorised, parallel = (make_engine(name, task) for name in ("sequential", "vectorised", "parallel"))
     assert {threads_for(task, engine) for engine in (sequential, vectorised, parallel)} == {Threads(1, 1)}
     monkeypatch.setattr(threads, "SHARED", 94_721)
@@ -88,7 +89,8 @@ def test_one_thread_unless_a_pass_is_large(monkeypatch):
     monkeypatch.setattr(threads, "SHARED", 94_720)
     assert threads_for(task, sequential) == Threads(3, 3)
     assert threads_for(task, sequential, allowed=8) == Threads(8, 8)
-    assert threads_for(task, parallel) == threads_for(task, vectorised) == Threads(1, 3)  # they have clients to keep cores busy
+    # They have clients to keep cores busy
+    assert threads_for(task, parallel) == threads_for(task, vectorised) == Threads(1, 3)
 
 
 def interrupted(recipe, **rest):
@@ -124,7 +126,8 @@ def test_small_networks_keep_to_one_thread_and_the_users_number_comes_back(way, 
         monkeypatch.setattr(f"askew.engine.{module}.train_locally", spy)
     for kind, name in ((Vectorised, "train"), (Parallel, "train"), (Task, "evaluate")):
         plain = getattr(kind, name)
-        monkeypatch.setattr(kind, name, lambda self, *args, plain=plain: (seen.add(torch.get_num_threads()), plain(self, *args))[1])
+        monkeypatch.setattr(kind, name,
+                            lambda self, *args, plain=plain: (seen.add(torch.get_num_threads()), plain(self, *args))[1])
     WAYS[way](engine, tmp_path / "run")
     assert seen == {1}
     assert torch.get_num_threads() == 3
@@ -147,7 +150,8 @@ def test_large_passes_get_all_threads(monkeypatch):
 
 BITS = {"mlp": SMALL, "wide mlp": SMALL.replace(model="mlp(hidden=[1024])"), "cnn": SMALL.replace(model="small_cnn()"),
         "all at once": SMALL.replace(model="mlp(hidden=[256])", batch_size=0),
-        "unequal": SMALL.replace(population="dirichlet(clients=8, alpha=0.3)"), "server": server_training(SMALL, hold_out=0.1)}
+        "unequal": SMALL.replace(population="dirichlet(clients=8, alpha=0.3)"),
+        "server": server_training(SMALL, hold_out=0.1)}
 
 
 @pytest.mark.parametrize("engine", [*ENGINES, "auto"])
@@ -164,7 +168,8 @@ def test_a_seed_gives_the_same_bits_with_any_number_of_threads(name, engine):
 
 @pytest.mark.parametrize("name", BITS)
 def test_threads_side_by_side_give_the_bits_of_one_by_one(name):
-    """So whether "auto" takes `parallel` (with several threads) or `sequential` (with one) cannot be seen in the weights."""
+    """So whether "auto" takes `parallel` (with several threads) or `sequential` (with one) cannot be seen in the
+    weights."""
     one, many = (askew.run(BITS[name], engine=engine) for engine in ("sequential", "parallel"))
     assert all(torch.equal(v, one.model[key]) for key, v in many.model.items())
 

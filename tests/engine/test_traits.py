@@ -33,7 +33,8 @@ def traits(*pieces, model=MODEL, shared=None):
     ("clip_update(length=1.0)", True, set(), False),
     ("stay_local(names=['*'])", True, {"params"}, False),
     ("sgd(lr=0.1, momentum=0.9)", True, {"params", "round"}, False),
-    ("sgd(lr=drops(decay(0.1, 0.9), at=[2]), momentum=0.9, nesterov=True, weight_decay=0.1)", True, {"params", "round"}, False),
+    ("sgd(lr=drops(decay(0.1, 0.9), at=[2]), momentum=0.9, nesterov=True, weight_decay=0.1)", True, {"params", "round"},
+     False),
     ("sgd(lr=0.1, momentum=0.9, keep_momentum=True)", True, {"round"}, False),
     ("add_proximal(mu=0.1)", True, {"params", "start"}, False),
     ("add_gradient_noise(std=0.1)", False, {"key"}, True),
@@ -60,10 +61,14 @@ def test_what_the_server_sends_is_read():
     assert (got.elementwise, got.reads, got.draws) == (False, {"params", "shared", "steps"}, False)
 
 
-@pytest.mark.parametrize("looks", [lambda g: g.ndim > 1, lambda g: g.numel() > 2, lambda g: g.shape[-1] == 2, lambda g: len(g) == 2])
+@pytest.mark.parametrize("looks",
+                         [lambda g: g.ndim > 1, lambda g: g.numel() > 2, lambda g: g.shape[-1] == 2,
+                          lambda g: len(g) == 2])
 def test_a_piece_that_looks_at_shapes_does_not_act_by_coordinates(looks):
-    """No weight decay on biases, a rate by fan-in: a client axis in front, or a flat tensor, would show it something else."""
-    piece = OnGradient(lambda u, state, ctx: ({name: 2 * g if g.ndim and looks(g) else g for name, g in u.items()}, state))
+    """No weight decay on biases, a rate by fan-in: a client axis in front, or a flat tensor, would show it something
+    else."""
+    piece = OnGradient(lambda u, state, ctx: ({name: 2 * g if g.ndim and looks(g) else g for name, g in u.items()},
+                                              state))
     assert not traits(piece, model={"w": torch.zeros(3, 4), "b": torch.zeros(3)}).elementwise
 
 
@@ -91,7 +96,8 @@ def scaled(by):
     scaled(lambda u, state, ctx: 1 / (1 + ctx.step)),
     step(lambda u, state, ctx: ({name: torch.where(v > 0, v, 0.0).clamp(max=1.0) for name, v in u.items()}, state)),
     step(lambda u, state, ctx: (dict(zip(u, torch._foreach_add(list(u.values()), list(ctx.params.values())), strict=True)), state)),
-    step(lambda u, state, ctx: (u, {name: v + u[name] ** 2 for name, v in state.items()}), begin=lambda kept, ctx: dict(ctx.params)),
+    step(lambda u, state, ctx: (u, {name: v + u[name] ** 2 for name, v in state.items()}),
+         begin=lambda kept, ctx: dict(ctx.params)),
 ], ids=["number", "tensor", "round", "step", "functions", "lists", "state"])
 def test_by_coordinates(piece):
     assert traits(piece).elementwise
@@ -104,15 +110,17 @@ def test_by_coordinates(piece):
     scaled(lambda u, state, ctx: u["gain"]),
     step(lambda u, state, ctx: ({**u, "fc.weight": u["fc.weight"] * u["fc.bias"][:, None]}, state)),
     step(lambda u, state, ctx: ({name: v.sort(0).values for name, v in u.items()}, state)),
-    step(lambda u, state, ctx: ({name: v / state for name, v in u.items()}, state + 1), begin=lambda kept, ctx: torch.tensor(1)),
-    step(lambda u, state, ctx: ({name: v / state for name, v in u.items()}, state + 1), begin=lambda kept, ctx: torch.ones(1)),
+    step(lambda u, state, ctx: ({name: v / state for name, v in u.items()}, state + 1),
+         begin=lambda kept, ctx: torch.tensor(1)),
+    step(lambda u, state, ctx: ({name: v / state for name, v in u.items()}, state + 1),
+         begin=lambda kept, ctx: torch.ones(1)),
     scaled(lambda u, state, ctx: ctx.client),
     scaled(lambda u, state, ctx: ctx.examples),
     scaled(lambda u, state, ctx: ctx.steps),
     scaled(lambda u, state, ctx: rng.uniform(ctx.key, 1)[0]),
     step(lambda u, state, ctx: ({name: v + ctx.shared["c"][name] for name, v in u.items()}, state)),
-], ids=["norm", "norms of a list", "largest", "broadcast", "rows", "sorted", "counter", "counter of one axis", "client", "examples",
-        "steps", "key", "shared"])
+], ids=["norm", "norms of a list", "largest", "broadcast", "rows", "sorted", "counter", "counter of one axis", "client",
+        "examples", "steps", "key", "shared"])
 def test_not_by_coordinates(piece):
     """Stacked as it is, each of these would mix clients or meet numbers per client that do not fit."""
     got = traits(piece, shared={"c": MODEL})
@@ -152,7 +160,8 @@ def test_who_goes_another_way_in_another_round_is_taken_for_one_that_does_everyt
     """Only the first way shows; that the others act by coordinates, and what they read, nobody knows."""
     for piece in (scaled(lambda u, state, ctx: 1.0 if ctx.round < 2 else norm(u)),
                   scaled(lambda u, state, ctx: [1.0, 0.5][int(ctx.step)]),
-                  ClientPiece(end=lambda message, state, kept, ctx: (message if ctx.round < 1 else {**message, "n": ctx.key}, kept))):
+                  ClientPiece(end=lambda message, state, kept, ctx: (message if ctx.round < 1
+                                                                     else {**message, "n": ctx.key}, kept))):
         assert traits(piece) == traits(scaled(lambda u, state, ctx: u["no such tensor"]))
         got = traits(piece)
         assert (got.elementwise, got.reads, got.draws) == (False, ALL, True)
@@ -167,7 +176,8 @@ def test_a_step_by_coordinates_needs_no_vmap(monkeypatch):
     chain = BatchedChain([registry.parse("client", text) for text in ("add_proximal(0.5)", "sgd(lr=0.1)")], like)
     monkeypatch.setattr(torch.func, "vmap", lambda *args, **kwargs: pytest.fail("vmap"))
     stacked = {"w": torch.tensor([[1.0, 2.0], [3.0, 4.0]])}
-    u, _ = chain.update(stacked, ((), ()), stacked, {"w": torch.zeros(1, 2)}, 0, torch.zeros(2, dtype=torch.int64), 0, Facts())
+    u, _ = chain.update(stacked, ((), ()), stacked, {"w": torch.zeros(1, 2)}, 0, torch.zeros(2, dtype=torch.int64), 0,
+                        Facts())
     torch.testing.assert_close(u["w"], -0.1 * 1.5 * stacked["w"])  # g + 0.5 (w - 0), g = w
 
 
@@ -175,9 +185,11 @@ def test_hyper_parameters_of_each_client():
     """Rates 0.1 and 0.2, by columns and by vmap."""
     like, stacked = {"w": torch.zeros(2, 1)}, {"w": torch.tensor([[[1.0], [2.0]], [[3.0], [4.0]]])}
     for specs in (["sgd(lr=0.1)"], ["sgd(lr=0.1)", "project_to_ball(inf)"]):
-        chain = BatchedChain([registry.parse("client", text) for text in specs], like, {(0, "lr"): torch.tensor([0.1, 0.2])})
+        chain = BatchedChain([registry.parse("client", text) for text in specs], like,
+                             {(0, "lr"): torch.tensor([0.1, 0.2])})
         assert chain.traits.elementwise is (len(specs) == 1)
-        u, _ = chain.update(stacked, ((),) * len(specs), stacked, stacked, 0, torch.zeros(2, dtype=torch.int64), 0, Facts())
+        u, _ = chain.update(stacked, ((),) * len(specs), stacked, stacked, 0, torch.zeros(2, dtype=torch.int64), 0,
+                            Facts())
         torch.testing.assert_close(u["w"].flatten(), torch.tensor([-0.1, -0.2, -0.6, -0.8]))
 
 
@@ -190,7 +202,8 @@ def _late_clip(length: float = 0.1, after: int = 1) -> OnGradient:
 
 @registry.piece("client")
 def _shared_count(lr: float = 0.1) -> Optimiser:
-    """A rate that falls with a counter of shape [1], which a weight of the network has, too; each client begins elsewhere."""
+    """A rate that falls with a counter of shape [1], which a weight of the network has, too; each client begins
+    elsewhere."""
     return Optimiser(lambda u, state, ctx: ({name: -lr / state * g for name, g in u.items()}, state + 1),
                      begin=lambda kept, ctx: torch.ones(1) + ctx.client)
 
@@ -206,7 +219,8 @@ class Gained(torch.nn.Module):
 
 @pytest.mark.parametrize("steps", [["_late_clip()", "sgd(lr=0.1)"], ["_shared_count()"]], ids="".join)
 def test_whole_rounds_of_such_pieces(steps):
-    """Taken for pieces by coordinates, they would mix clients without a word: here as many clients as the network has classes."""
+    """Taken for pieces by coordinates, they would mix clients without a word: here as many clients as the network has
+    classes."""
     models = {}
     for engine in ("sequential", "vectorised"):
         recipe = askew.Recipe(population="iid(clients=10)", step=steps, rounds=3, batch_size=50)

@@ -88,10 +88,11 @@ def test_a_client_added_to_the_cohort_does_not_change_the_others(unequal_task):
 
 # Nets and inputs; BatchNorm over a handful of examples magnifies rounding, so that its clients get whole batches.
 NETS = {
-    "mlp(hidden=[16])": (1, 8, 8), "small_cnn()": (1, 8, 8), "mcmahan_mnist_cnn()": (1, 28, 28), "mcmahan_cifar_cnn()": (3, 24, 24),
-    "fednnnn_mnist_cnn()": (1, 28, 28), "fednnnn_cifar_cnn()": (3, 32, 32), "fedcd_cnn()": (3, 32, 32), "resnet20_fixup()": (3, 32, 32),
-    "resnet20_fixup(slow_bias=True)": (3, 16, 16), "resnet20()": (3, 16, 16),
-    "hello_edge_cnn()": (1, 50, 10), "hello_edge_cnn(batch_norm=True)": (1, 50, 10), "hello_edge_cnn(dropout=0.3)": (1, 50, 10),
+    "mlp(hidden=[16])": (1, 8, 8), "small_cnn()": (1, 8, 8), "mcmahan_mnist_cnn()": (1, 28, 28),
+    "mcmahan_cifar_cnn()": (3, 24, 24), "fednnnn_mnist_cnn()": (1, 28, 28), "fednnnn_cifar_cnn()": (3, 32, 32),
+    "fedcd_cnn()": (3, 32, 32), "resnet20_fixup()": (3, 32, 32), "resnet20_fixup(slow_bias=True)": (3, 16, 16),
+    "resnet20()": (3, 16, 16), "hello_edge_cnn()": (1, 50, 10), "hello_edge_cnn(batch_norm=True)": (1, 50, 10),
+    "hello_edge_cnn(dropout=0.3)": (1, 50, 10),
 }
 
 
@@ -111,7 +112,8 @@ def away_from_zeros(net):
 
 
 # Both clients in one computation: by default a large network's are trained one after the other on a CPU.
-TOGETHER = {"parallel": lambda task: Parallel(task, threads=2), "vectorised": lambda task: Vectorised(task, chunk_jobs=2)}
+TOGETHER = {"parallel": lambda task: Parallel(task, threads=2),
+            "vectorised": lambda task: Vectorised(task, chunk_jobs=2)}
 
 
 @lru_cache(maxsize=1)  # its tests follow each other
@@ -269,8 +271,8 @@ def test_padding_in_a_network_that_looks_across_its_batch_is_avoided():
 
 def test_padding_counts_for_nothing_in_batch_norm():
     """Unequal clients in fixed shapes, where batches are padded, against the same step by step, where they are not."""
-    recipe = askew.Recipe(population="power_law(clients=6) + hold_out(0.8)", model="fednnnn_cifar_cnn()", batch_size=7, epochs=2,
-                          step="sgd(lr=0.02)")
+    recipe = askew.Recipe(population="power_law(clients=6) + hold_out(0.8)", model="fednnnn_cifar_cnn()", batch_size=7,
+                          epochs=2, step="sgd(lr=0.02)")
     task = build_task(recipe)
     assert len(set((task.population.sizes % 7).tolist())) > 1  # last batches differ
     engines = [Vectorised(task, graphed=graphed, compiled=False) for graphed in (False, True)]
@@ -278,7 +280,8 @@ def test_padding_counts_for_nothing_in_batch_norm():
     chunks = [next(iter(engine.train([lane])))[1] for engine in engines]
     assert chunks[0].jobs == chunks[1].jobs
     assert_close(chunks[0].updates, chunks[1].updates)
-    assert_close({n: v.float() for n, v in chunks[0].buffers.items()}, {n: v.float() for n, v in chunks[1].buffers.items()})
+    assert_close({n: v.float() for n, v in chunks[0].buffers.items()},
+                 {n: v.float() for n, v in chunks[1].buffers.items()})
 
 
 class Shift(nn.Module):
@@ -304,7 +307,8 @@ def test_a_layer_may_bring_its_own_client_axis():
     assert scores[1].unique().tolist() == [20.0]  # 4 x 5
 
 
-@pytest.mark.parametrize(("active", "size"), [(100, 100), (51, 100), (50, 50), (26, 50), (25, 25), (14, 25), (13, 13), (5, 7), (1, 4)])
+@pytest.mark.parametrize(("active", "size"),
+                         [(100, 100), (51, 100), (50, 50), (26, 50), (25, 25), (14, 25), (13, 13), (5, 7), (1, 4)])
 def test_few_sizes_of_graphs(active, size):
     assert _bucket(active, 100) == size
 
@@ -327,7 +331,8 @@ def test_taps_of_a_row_as_channels_are_the_same_convolution(channels, taps, stri
     torch.testing.assert_close(torch.autograd.grad(got, weight, dy)[0], torch.autograd.grad(expected, weight, dy)[0])
 
 
-@pytest.mark.parametrize(("jobs", "at_most", "sizes"), [(12, 5, [4, 4, 4]), (12, 12, [12]), (7, 5, [4, 3]), (1, 5, [1])])
+@pytest.mark.parametrize(("jobs", "at_most", "sizes"),
+                         [(12, 5, [4, 4, 4]), (12, 12, [12]), (7, 5, [4, 3]), (1, 5, [1])])
 def test_chunks_are_about_equally_large(jobs, at_most, sizes):
     task = build_task(askew.Recipe(population=f"iid(clients={jobs})", batch_size=16))
     engine = Vectorised(task, chunk_jobs=at_most)
@@ -335,8 +340,10 @@ def test_chunks_are_about_equally_large(jobs, at_most, sizes):
     assert [len(chunk.jobs) for _, chunk in engine.train([Lane(engine.task, {0: start}, [Job(0, k) for k in range(jobs)], 0)])] == sizes
 
 
-@pytest.mark.parametrize(("steps", "uneven", "parts"), [(10, False, [10]), (16, False, [16]), (50, False, [16, 16, 16, 2]),
-                                                        (10, True, [8, 2]), (1, True, [1]), (31, True, [16, 8, 4, 2, 1])])
+@pytest.mark.parametrize(("steps", "uneven", "parts"),
+                         [(10, False, [10]), (16, False, [16]), (50, False, [16, 16, 16, 2]),
+                                                        (10, True, [8, 2]), (1, True, [1]),
+                          (31, True, [16, 8, 4, 2, 1])])
 def test_few_lengths_of_graphs(steps, uneven, parts):
     assert _parts(steps, uneven) == parts
     assert sum(parts) == steps
@@ -345,6 +352,7 @@ def test_few_lengths_of_graphs(steps, uneven, parts):
 def test_a_deep_network_with_batch_norm_is_not_taken_for_one_that_mixes_clients():
     """Rounding alone drives two right ways through it apart, in single precision by more than the trial allows."""
     torch.manual_seed(0)
-    blocks = [layer for _ in range(40) for layer in (nn.Conv2d(3, 3, 3, padding=1, bias=False), nn.BatchNorm2d(3), nn.ReLU())]
+    blocks = [layer for _ in range(40)
+              for layer in (nn.Conv2d(3, 3, 3, padding=1, bias=False), nn.BatchNorm2d(3), nn.ReLU())]
     module = nn.Sequential(*blocks, nn.Flatten(), nn.Linear(48, 4))
     assert batched_network(module.train(), torch.randn(10, 3, 4, 4))[1] == "stacked layers"

@@ -20,8 +20,9 @@ def images():
     """Convolutions, BatchNorm, local response normalisation, max pooling, dropout: a kernel for each."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return nn.Sequential(nn.Conv2d(1, 6, 3, padding=1), nn.BatchNorm2d(6), nn.ReLU(), nn.LocalResponseNorm(3), nn.MaxPool2d(2),
-                             nn.ReLU(), nn.Conv2d(6, 4, 3, 2, 1), nn.Dropout(0.2), nn.Flatten(), nn.Linear(16, 5))
+        return nn.Sequential(nn.Conv2d(1, 6, 3, padding=1), nn.BatchNorm2d(6), nn.ReLU(), nn.LocalResponseNorm(3),
+                             nn.MaxPool2d(2), nn.ReLU(), nn.Conv2d(6, 4, 3, 2, 1), nn.Dropout(0.2), nn.Flatten(),
+                             nn.Linear(16, 5))
 
 
 def groups():
@@ -34,7 +35,8 @@ OWN = {"all of images": images, "group norm": groups}
 # network -> kernels that must have been launched for it
 NORM = {"norm._moments_kernel", "norm._gradient_sums_kernel", "norm._scaled_kernel", "norm._scaled_back_kernel"}
 KERNELS = {
-    "all of images": NORM | {"conv._product_kernel", "conv._weight_gradient_kernel", "lrn._forward_kernel", "lrn._backward_kernel",
+    "all of images": NORM
+    | {"conv._product_kernel", "conv._weight_gradient_kernel", "lrn._forward_kernel", "lrn._backward_kernel",
                              "pool._forward_kernel", "pool._backward_kernel"},
     "group norm": NORM,
     "lstm": {"recurrent._lstm_kernel", "recurrent._lstm_backward_kernel"},
@@ -61,10 +63,13 @@ def test_a_network_on_kernels_trains_as_it_does_one_by_one(name, launched):
 
 
 def test_no_kernel_is_missing_from_the_table(launched):
-    """Every file is looked through: what is called `..._kernel` there is launched above; other functions in Triton's language help it."""
+    """Every file is looked through: what is called `..._kernel` there is launched above; other functions in Triton's
+    language help it."""
     from triton.runtime.interpreter import InterpretedFunction
 
-    modules = [splitmix, *(importlib.import_module(f"{kernels.__name__}.{found.name}") for found in pkgutil.iter_modules(kernels.__path__))]
+    modules = [splitmix,
+               *(importlib.import_module(f"{kernels.__name__}.{found.name}")
+                 for found in pkgutil.iter_modules(kernels.__path__))]
     made = {f"{module.__name__.rpartition('.')[2]}.{name}" for module in modules for name, value in vars(module).items()
             if isinstance(value, InterpretedFunction) and name.endswith("_kernel")}
     assert made == BY_THEMSELVES.union(*KERNELS.values())

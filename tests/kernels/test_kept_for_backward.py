@@ -6,7 +6,8 @@ from torch import Tensor, nn
 
 
 def kept_by_compiled(layer: nn.Module, x: Tensor) -> list[Tensor]:
-    """The tensors (without values) that the compiled forward pass hands to the backward pass, as Inductor would cut the two apart."""
+    """The tensors (without values) that the compiled forward pass hands to the backward pass, as Inductor would cut the
+    two apart."""
     from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
     from torch._dynamo.backends.common import aot_autograd
 

@@ -12,8 +12,9 @@ def shapes(*small, large=()):
 
 # clients, batch, channels, height, width, outputs, taps, padding, stride
 @pytest.mark.parametrize("shape", shapes(
-    (3, 2, 3, 9, 9, 8, 3, 1, 1), (2, 3, 1, 12, 10, 20, 5, 0, 1), (3, 2, 3, 9, 8, 8, 3, 1, 2), (2, 2, 17, 5, 6, 33, 3, 1, 1),
-    (1, 3, 4, 4, 4, 5, 1, 0, 1), (2, 1, 2, 7, 7, 3, 3, 2, 2), (2, 4, 2, 16, 16, 3, 3, 1, 1),
+    (3, 2, 3, 9, 9, 8, 3, 1, 1), (2, 3, 1, 12, 10, 20, 5, 0, 1), (3, 2, 3, 9, 8, 8, 3, 1, 2),
+    (2, 2, 17, 5, 6, 33, 3, 1, 1), (1, 3, 4, 4, 4, 5, 1, 0, 1), (2, 1, 2, 7, 7, 3, 3, 2, 2),
+    (2, 4, 2, 16, 16, 3, 3, 1, 1),
     large=[(5, 4, 32, 16, 16, 64, 3, 1, 1), (4, 10, 64, 8, 8, 64, 5, 2, 1), (4, 5, 32, 16, 16, 64, 3, 1, 2)]))
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_the_per_client_convolution_equals_one_convolution_a_client(shape, dtype, device):
@@ -23,14 +24,16 @@ def test_the_per_client_convolution_equals_one_convolution_a_client(shape, dtype
     clients, batch, channels, height, width, outputs, taps, padding, stride = shape
     generator = torch.Generator(device).manual_seed(0)
     x = torch.randn(clients * batch, channels, height, width, device=device, generator=generator).to(dtype).requires_grad_()
-    w = (torch.randn(clients, outputs, channels, taps, taps, device=device, generator=generator) / taps / channels**0.5).requires_grad_()
+    w = (torch.randn(clients, outputs, channels, taps, taps, device=device, generator=generator) / taps
+         / channels**0.5).requires_grad_()
     b = torch.randn(clients, outputs, device=device, generator=generator).requires_grad_()
     flat = w.to(dtype).permute(KERNEL_ORDER).contiguous()
     y = implicit_gemm_conv(x.contiguous(memory_format=torch.channels_last), flat, b, [stride] * 2, [padding] * 2)
     dy = torch.randn(y.shape, device=device, generator=generator).to(dtype)
     got = [y, *torch.autograd.grad(y, [x, w, b], dy)]
     double = [t.detach().double().requires_grad_() for t in (x, w, b)]
-    parts = [F.conv2d(double[0].unflatten(0, (clients, batch))[k], double[1][k], double[2][k], stride, padding) for k in range(clients)]
+    parts = [F.conv2d(double[0].unflatten(0, (clients, batch))[k], double[1][k], double[2][k], stride, padding)
+             for k in range(clients)]
     expected_y = torch.cat(parts)
     expected = [expected_y, *torch.autograd.grad(expected_y, double, dy.double())]
     for ours, theirs in zip(got, expected, strict=True):
@@ -48,10 +51,12 @@ def test_a_convolution_without_bias_and_without_a_gradient_of_its_input(device):
     expected = torch.cat([F.conv2d(x[2 * k : 2 * k + 2], w[k], padding=1) for k in range(2)])
     torch.testing.assert_close(y, expected, rtol=1e-4, atol=1e-5)
     dy = torch.randn(y.shape, device=device, generator=generator)
-    torch.testing.assert_close(torch.autograd.grad(y, w, dy)[0], torch.autograd.grad(expected, w, dy)[0], rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(torch.autograd.grad(y, w, dy)[0], torch.autograd.grad(expected, w, dy)[0], rtol=1e-4,
+                               atol=1e-4)
 
 
-@pytest.mark.parametrize(("channels", "size", "alpha"), shapes((20, 5, 2.0), (10, 4, 1.0), (3, 3, 1.0), large=[(64, 9, 0.001)]))
+@pytest.mark.parametrize(("channels", "size", "alpha"),
+                         shapes((20, 5, 2.0), (10, 4, 1.0), (3, 3, 1.0), large=[(64, 9, 0.001)]))
 @pytest.mark.parametrize("rectify", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_local_response_normalisation_equals_torch(channels, size, alpha, rectify, dtype, device):
@@ -71,7 +76,8 @@ def test_local_response_normalisation_equals_torch(channels, size, alpha, rectif
 
 @pytest.mark.parametrize(("channels", "size", "window", "padding", "ceil"), [
     *shapes((5, 9, 3, 0, True), (70, 6, 2, 0, False), (16, 7, 5, 2, True), (4, 7, 2, 1, True), (3, 8, 3, 1, False),
-            large=[(64, 24, 3, 1, False), (64, 24, 3, 0, True), (70, 10, 2, 0, False), (16, 11, 5, 2, True), (32, 7, 2, 1, True)])])
+            large=[(64, 24, 3, 1, False), (64, 24, 3, 0, True), (70, 10, 2, 0, False), (16, 11, 5, 2, True),
+                   (32, 7, 2, 1, True)])])
 @pytest.mark.parametrize("rectify", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_max_pooling_equals_torch(channels, size, window, padding, ceil, rectify, dtype, device):
@@ -89,7 +95,8 @@ def test_max_pooling_equals_torch(channels, size, window, padding, ceil, rectify
     assert torch.equal(torch.autograd.grad(y, x, dy)[0], torch.autograd.grad(expected, x, dy)[0])
 
 
-@pytest.mark.parametrize("shape", shapes((3, 4, 5, 6, 7), (2, 3, 130, 2, 2), (1, 2, 1, 3, 3), large=[(2, 50, 32, 16, 16)]))
+@pytest.mark.parametrize("shape",
+                         shapes((3, 4, 5, 6, 7), (2, 3, 130, 2, 2), (1, 2, 1, 3, 3), large=[(2, 50, 32, 16, 16)]))
 def test_batch_norm_sums_equal_torch(shape, device):
     """A mean far from 0, where a plain sum of squares would lose the variance."""
     from askew.engine.kernels.norm import gradient_sums_in_triton, var_mean_in_triton
@@ -135,7 +142,8 @@ def test_normalised_values_equal_torch(dtype, device):
     wide = [v.view(3, 1, 20, 1, 1) for v in (mean, scale, bias)]
     expected = torch.where(mask, (x.float() - wide[0]) * wide[1], 0.0) + wide[2]
     got = scaled_in_triton(x, mean, scale, bias, real)
-    torch.testing.assert_close(got.float(), expected.to(dtype).float(), rtol=1e-2 if dtype == torch.bfloat16 else 1e-5, atol=1e-5)
+    torch.testing.assert_close(got.float(), expected.to(dtype).float(), rtol=1e-2 if dtype == torch.bfloat16 else 1e-5,
+                               atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -146,7 +154,8 @@ def test_gradients_of_normalised_values_equal_torch(dtype, device):
     mean, inverse, scale, plain, normal = (v.view(3, 1, 20, 1, 1) for v in columns)
     expected = torch.where(mask, scale * dy.float() - plain - normal * (x.float() - mean) * inverse, 0.0)
     got = scaled_back_in_triton(x, dy, *columns, real)
-    torch.testing.assert_close(got.float(), expected.to(dtype).float(), rtol=1e-2 if dtype == torch.bfloat16 else 1e-4, atol=1e-4)
+    torch.testing.assert_close(got.float(), expected.to(dtype).float(), rtol=1e-2 if dtype == torch.bfloat16 else 1e-4,
+                               atol=1e-4)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -160,7 +169,8 @@ def test_one_recurrent_layer_equals_torch(kind, dtype, device):
         layers = [kind(5, 7, batch_first=True) for _ in range(3)]
         x = torch.randn(3 * 4, 6, 5)
     names = list(layers[0].state_dict())
-    weights = {name: torch.stack([layer.state_dict()[name] for layer in layers]).to(device).requires_grad_() for name in names}
+    weights = {name: torch.stack([layer.state_dict()[name] for layer in layers]).to(device).requires_grad_()
+               for name in names}
     inputs = x.to(device).to(dtype).requires_grad_()
     with torch.autocast(device, torch.bfloat16, enabled=dtype == torch.bfloat16):
         out, last = recurrent(layers[0], weights, None, inputs)
@@ -171,7 +181,8 @@ def test_one_recurrent_layer_equals_torch(kind, dtype, device):
         layer.double()
         own = x[4 * k : 4 * k + 4].to(dtype).double().requires_grad_()
         o, end = layer(own)
-        gradients = torch.autograd.grad(o.sin().sum() + (end[1] if isinstance(end, tuple) else end).cos().sum(), [own, *layer.parameters()])
+        gradients = torch.autograd.grad(o.sin().sum() + (end[1] if isinstance(end, tuple) else end).cos().sum(),
+                                        [own, *layer.parameters()])
         expected_out.append(o)
         for name, g in zip(("x", *names), gradients, strict=True):
             expected[name].append(g)

@@ -1,4 +1,5 @@
-"""The kernels' tests without a GPU, in processes of their own: run by Triton's interpreter on a CPU, and compiled for a GPU."""
+"""The kernels' tests without a GPU, in processes of their own: run by Triton's interpreter on a CPU, and compiled for a
+GPU."""
 
 import os
 import subprocess
@@ -12,7 +13,8 @@ COMPILED = "test_for_a_gpu.py"
 
 
 def run_in_a_process(tests: list[str], **variables: str) -> None:
-    """None may be left out but what says that it needs a GPU: a kernel that Triton no longer takes would go untested."""
+    """None may be left out but what says that it needs a GPU: a kernel that Triton no longer takes would go
+    untested."""
     pytest.importorskip("triton")
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", **variables}
     environment = {name: value for name, value in environment.items() if not name.startswith("PYTEST_")}
@@ -28,7 +30,8 @@ def run_in_a_process(tests: list[str], **variables: str) -> None:
 @pytest.mark.skipif(bool({"TRITON_INTERPRET", "ASKEW_TRITON"} & set(os.environ)), reason="this is that process")
 class TestInAProcess:
     def test_the_kernels_under_the_interpreter(self):
-        run_in_a_process(sorted(path.name for path in FOLDER.glob("test_*.py") if path.name not in (Path(__file__).name, COMPILED)),
+        run_in_a_process(sorted(path.name for path in FOLDER.glob("test_*.py")
+                                if path.name not in (Path(__file__).name, COMPILED)),
                          TRITON_INTERPRET="1")
 
     def test_the_kernels_compiled_for_a_gpu(self):

@@ -143,7 +143,8 @@ class AuthorsBlock(nn.Module):
 class AuthorsNet(nn.Module):
     def __init__(self, ours: nn.Sequential) -> None:
         super().__init__()
-        self.conv1, self.layers = copy.deepcopy(ours.conv1), nn.Sequential(*(AuthorsBlock(block) for block in blocks(ours)))
+        self.conv1, self.layers = copy.deepcopy(ours.conv1), nn.Sequential(*(AuthorsBlock(block)
+                                                                             for block in blocks(ours)))
         self.bias1, self.bias2, self.fc = nn.Parameter(torch.zeros(1)), nn.Parameter(torch.zeros(1)), nn.Linear(64, 10)
         nn.init.zeros_(self.fc.weight), nn.init.zeros_(self.fc.bias)
 
@@ -162,7 +163,8 @@ def steps_of(slow_bias: bool, decay: float = 0.0, steps: int = 5) -> tuple[nn.Mo
     slow = [p for name, p in theirs.named_parameters() if "bias" in name or "scale" in name]
     others = [p for name, p in theirs.named_parameters() if not ("bias" in name or "scale" in name)]
     optimisers = (torch.optim.SGD(ours.parameters(), 0.1, momentum=0.9, weight_decay=decay),
-                  torch.optim.SGD([{"params": slow, "lr": 0.01}, {"params": others}], 0.1, momentum=0.9, weight_decay=decay))
+                  torch.optim.SGD([{"params": slow, "lr": 0.01}, {"params": others}], 0.1, momentum=0.9,
+                                  weight_decay=decay))
     for network, optimiser in zip((ours, theirs), optimisers, strict=True):
         for _ in range(steps):
             optimiser.zero_grad()

@@ -52,9 +52,9 @@ def test_first_authors() -> None:
     assert first == {
         "mcmahan2017": "McMahan", "hsu2019": "Hsu", "fedprox2018": "Sahu", "zhao2018": "Zhao", "fednnnn2020": "Nagura",
         "fedcd2020": "Kopparapu", "ozdayi2020": "Ozdayi", "ozdayi2020defending": "Ozdayi", "fixup2019": "Zhang",
-        "helloedge2017": "Zhang", "scaffold2020": "Karimireddy", "fednova2020": "Wang", "feddyn2021": "Acar", "reddi2021": "Reddi",
-        "fedexp2023": "Jhunjhunwala", "yin2018": "Yin", "mcmahan2018": "McMahan", "wang2019": "Wang", "fedper2019": "Arivazhagan",
-        "fedbn2021": "Li", "kingma2015": "Kingma",
+        "helloedge2017": "Zhang", "scaffold2020": "Karimireddy", "fednova2020": "Wang", "feddyn2021": "Acar",
+        "reddi2021": "Reddi", "fedexp2023": "Jhunjhunwala", "yin2018": "Yin", "mcmahan2018": "McMahan",
+        "wang2019": "Wang", "fedper2019": "Arivazhagan", "fedbn2021": "Li", "kingma2015": "Kingma",
     }
 
 

@@ -110,7 +110,8 @@ def test_figures_show_the_runs_of_the_table():
 
 def test_methods_with_equal_steps_train_together():
     for item in TABLES.values():
-        shapes = {method: {shape_of(each.recipes[0]) for each in item.rows if each.name.startswith(method)} for method in METHODS}
+        shapes = {method: {shape_of(each.recipes[0]) for each in item.rows if each.name.startswith(method)}
+                  for method in METHODS}
         assert len(shapes["FedAvg"]) == 1
         assert shapes["FedAvg"] == shapes["Norm-Norm"] == shapes["Momentum"] == shapes["FedNNNN"] != shapes["FedProx"]
 

@@ -74,7 +74,8 @@ def test_remedies_are_those_of_tables_2_to_5():
         ("table2", "server data 5%"), ("table4", "beta 0.5"), ("table4", "beta 0.9"), ("table5", "adjustable rate"),
         ("table5", "adjustable rate, eq. (4) as printed"))}
     assert list(server.values()) == [["train_on_server(epochs=1)"], ["momentum(beta=0.5)"], ["momentum(beta=0.9)"],
-                                     ["mask_by_sign_agreement(theta=2.0)"], ["mask_by_sign_agreement(theta=2.0, literal=True)"]]
+                                     ["mask_by_sign_agreement(theta=2.0)"],
+                                     ["mask_by_sign_agreement(theta=2.0, literal=True)"]]
     assert str(recipe_of("table2", "server data 5%").population) == "label_blocks(clients=2) + hold_out(fraction=0.05)"
     step = {row.name: [str(spec) for spec in row.recipes[0].step if spec.name != "sgd"] for row in ITEMS["table3"].rows}
     assert step == {
@@ -156,12 +157,14 @@ def test_the_network_starts_beyond_the_ball_of_table_3():
     assert sum(float(v.square().sum()) for v in fresh.values()) ** 0.5 == pytest.approx(8.4, abs=0.3)
 
 
-@pytest.mark.parametrize("name", ["table1", "table3", "table5", "combination", "clipped", "related", "program", "nearest"])
+@pytest.mark.parametrize("name",
+                         ["table1", "table3", "table5", "combination", "clipped", "related", "program", "nearest"])
 def test_recipes_build(name):
     for scale in ("full", "quick"):
         for row in at_scale(ITEMS[name], scale).rows:
             (recipe,) = row.recipes
-            task = build_task(recipe.with_setting("hold_out.use", None) if recipe.population.get("hold_out") else recipe, data=stand_in())
+            task = build_task(recipe.with_setting("hold_out.use", None) if recipe.population.get("hold_out")
+                              else recipe, data=stand_in())
             assert task.num_clients == (1 if row.name == "Centralized" else 2)
 
 

@@ -70,7 +70,8 @@ def test_methods_that_change_more_than_chains():
     assert texts(clones.upload) == ["quantize_at_random(bits=4)"]
     assert texts(fedcd(bits=4, rounding="nearest").upload) == ["quantize(bits=4)"]
     assert str(clones.population) == f"{scheme} + validation(fraction=0.2)"
-    assert str(fedcd(askew.Recipe(population="hierarchical()")).population) == "hierarchical()"  # its devices have validation data
+    # Its devices have validation data
+    assert str(fedcd(askew.Recipe(population="hierarchical()")).population) == "hierarchical()"
     assert str(fedcd(askew.Recipe(population="iid(4) + validation(0.1)")).population) == "iid(clients=4) + validation(fraction=0.1)"
 
 

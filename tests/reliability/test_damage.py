@@ -1,4 +1,5 @@
-"""A file that has changed is noticed: a run goes on to the same bits, or is refused in one line, never to other bits."""
+"""A file that has changed is noticed: a run goes on to the same bits, or is refused in one line, never to other
+bits."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory, one_thread: None) -> Path:
     """`whole`, undisturbed; `broken`, stopped after round 4 with checkpoints after rounds 3 and 4."""
     folder = tmp_path_factory.mktemp("runs")
     askew.run(RECIPE, out=folder / "whole")
-    askew.run(RECIPE, out=folder / "broken", checkpoint_every=1, on_round=lambda record, recipe: stop_after(4, record, recipe))
+    askew.run(RECIPE, out=folder / "broken", checkpoint_every=1,
+              on_round=lambda record, recipe: stop_after(4, record, recipe))
     assert {path.name for path in (folder / "broken").glob("checkpoint-*")} == {
         f"checkpoint-{n}.{end}" for n in (3, 4) for end in ("json", "pt")}
     return folder
@@ -72,7 +74,9 @@ def test_a_flipped_bit_is_noticed_or_does_not_matter(runs: Path, tmp_path: Path)
             shutil.rmtree(folder)
     seen = {name: {outcome: n for (other, outcome), n in sorted(outcomes.items()) if other == name} for name in names}
     assert seen["checkpoint-4.pt"].keys() == {"warned"}, "the one before it is taken"
-    record("damage", {"what": "one flipped bit in a file of an interrupted run, then resume; silently other bits: 0", "files": seen})
+    record("damage",
+           {"what": "one flipped bit in a file of an interrupted run, then resume; silently other bits: 0",
+            "files": seen})
 
 
 @pytest.mark.parametrize("cut", [0.0, 0.5, 0.99])
@@ -90,7 +94,8 @@ def test_two_damaged_checkpoints_are_refused(runs: Path, tmp_path: Path) -> None
     shutil.copytree(runs / "broken", tmp_path / "run")
     for n in (3, 4):
         (tmp_path / "run" / f"checkpoint-{n}.pt").write_bytes(b"x")
-    with pytest.raises(askew.AskewError, match=r"cannot be gone on with: .*checkpoint-4.pt.*checkpoint-3.pt.*--overwrite"):
+    with pytest.raises(askew.AskewError,
+                       match=r"cannot be gone on with: .*checkpoint-4.pt.*checkpoint-3.pt.*--overwrite"):
         askew.resume(tmp_path / "run")
 
 
@@ -124,7 +129,8 @@ def test_a_recipe_that_was_changed_is_refused(runs: Path, tmp_path: Path, change
 
 def test_a_checkpoint_of_another_run_is_refused(runs: Path, tmp_path: Path) -> None:
     """Of another network, and of another rate with the same network."""
-    for name, other in {"network": RECIPE.replace(model="mlp(hidden=[32])"), "rate": RECIPE.with_setting("sgd.lr", 0.3)}.items():
+    for name, other in {"network": RECIPE.replace(model="mlp(hidden=[32])"),
+                        "rate": RECIPE.with_setting("sgd.lr", 0.3)}.items():
         shutil.copytree(runs / "broken", tmp_path / name)
         askew.run(other, out=tmp_path / f"other-{name}", checkpoint_every=1,
                   on_round=lambda record, recipe: stop_after(5, record, recipe))
@@ -136,7 +142,8 @@ def test_a_checkpoint_of_another_run_is_refused(runs: Path, tmp_path: Path) -> N
 
 def test_exchanged_data_are_noticed(tmp_path: Path) -> None:
     x = torch.randn(60, 5, generator=torch.Generator().manual_seed(0))
-    data, other = (askew.Dataset.from_tensors((v[:40], torch.arange(40) % 2), (v[40:], torch.arange(20) % 2), name="mine")
+    data, other = (askew.Dataset.from_tensors((v[:40], torch.arange(40) % 2), (v[40:], torch.arange(20) % 2),
+                                              name="mine")
                    for v in (x, x + 1e-6))
     ownerships = [Ownership.of([range(30), range(30, 40)]), Ownership.of([range(20), range(20, 40)])]
     population, another = (Population.of(owned, data.train.y.numpy(), 2) for owned in ownerships)

@@ -47,13 +47,16 @@ def bad_rate() -> Iterator[dict[str, bool]]:
 
 
 @pytest.mark.parametrize("engine", ["sequential", "vectorised"])
-def test_a_configuration_that_fails_does_not_stop_the_others(bad_rate: dict[str, bool], engine: str, tmp_path: Path) -> None:
-    recipes = grid(BASE.replace(step="step_that_fails(lr=0.1)"), {"step_that_fails.lr": [0.1, 0.5, 0.2], "seed": [0, 1]})
+def test_a_configuration_that_fails_does_not_stop_the_others(bad_rate: dict[str, bool], engine: str,
+                                                             tmp_path: Path) -> None:
+    recipes = grid(BASE.replace(step="step_that_fails(lr=0.1)"),
+                   {"step_that_fails.lr": [0.1, 0.5, 0.2], "seed": [0, 1]})
     folders = [tmp_path / "sweep" / f"{i}" for i in range(6)]
     with pytest.warns(UserWarning, match="failed: RuntimeError: something is wrong"):
         results = sweep(recipes, engine=engine, folders=folders)
     assert [result.failed is None for result in results] == [True, True, False, False, True, True]
-    assert all(result.failed == "RuntimeError: something is wrong" and len(result.records) == 2 for result in results[2:4])
+    assert all(result.failed == "RuntimeError: something is wrong" and len(result.records) == 2
+               for result in results[2:4])
     assert all(len(result.records) == 6 for result in results if result.failed is None)
     again = sweep(recipes, engine=engine, folders=folders)  # what failed is not tried again unless asked for
     assert [result.failed for result in again] == [result.failed for result in results]
@@ -153,7 +156,8 @@ def test_faults_in_mid_run(fault: str, many: bool, tmp_path: Path) -> None:
 
     def work() -> None:
         try:
-            configurations = [Configuration(recipe, path, go_on=True) for recipe, path in zip(recipes, folders, strict=True)]
+            configurations = [Configuration(recipe, path, go_on=True)
+                              for recipe, path in zip(recipes, folders, strict=True)]
             drive(configurations, Means(), on_round=on_round)
         except askew.AskewError as error:
             (tmp_path / "said").write_text(str(error))
@@ -173,6 +177,7 @@ def test_faults_in_mid_run(fault: str, many: bool, tmp_path: Path) -> None:
             results = sweep(recipes, folders=folders)
             assert [result.records for result in results] == [result.records for result in sweep(recipes)]
         record(f"fault-{fault.replace(' ', '-')}-{'sweep' if many else 'run'}",
-               {"fault": fault, "in": "sweep" if many else "run", "said": said.replace(str(place), "DIR"), "went on to the same bits": resumable})
+               {"fault": fault, "in": "sweep" if many else "run", "said": said.replace(str(place), "DIR"),
+                "went on to the same bits": resumable})
     finally:
         shutil.rmtree(place, ignore_errors=True)

@@ -1,4 +1,5 @@
-"""Nothing that a person made is lost: only what askew wrote goes, one process at a time, each run in a folder of its own."""
+"""Nothing that a person made is lost: only what askew wrote goes, one process at a time, each run in a folder of its
+own."""
 
 from __future__ import annotations
 
@@ -23,8 +24,9 @@ def snapshot(folder: Path) -> dict[str, bytes]:
 
 
 def command(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", "from askew.cli.app import main; main()", *arguments], cwd=cwd, text=True,
-                          capture_output=True, timeout=120, env={**os.environ, "OMP_NUM_THREADS": "1"}, check=False)
+    return subprocess.run([sys.executable, "-c", "from askew.cli.app import main; main()", *arguments], cwd=cwd,
+                          text=True, capture_output=True, timeout=120, env={**os.environ, "OMP_NUM_THREADS": "1"},
+                          check=False)
 
 
 @pytest.mark.parametrize("files", [
@@ -51,7 +53,8 @@ def test_the_command_that_emptied_a_folder(tmp_path: Path) -> None:
     (tmp_path / "exp" / "recipe.toml").write_text("rounds = 1\n")
     (tmp_path / "exp" / "data.csv").write_text("1,2\n")
     before = snapshot(tmp_path)
-    for where, arguments in ((tmp_path, ("exp/recipe.toml", "--out", "exp")), (tmp_path / "exp", ("recipe.toml", "--out", "."))):
+    for where, arguments in ((tmp_path, ("exp/recipe.toml", "--out", "exp")),
+                             (tmp_path / "exp", ("recipe.toml", "--out", "."))):
         done = command("run", *arguments, "--overwrite", cwd=where)
         assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
         assert snapshot(tmp_path) == before
@@ -60,8 +63,8 @@ def test_the_command_that_emptied_a_folder(tmp_path: Path) -> None:
 def test_overwriting_a_run_leaves_what_is_not_askews(tmp_path: Path) -> None:
     run = tmp_path / "run"
     askew.run(askew.methods.scaffold(BASE), out=run, checkpoint_every=1, on_round=_stop)
-    mine = {"notes.txt": b"mine", "memory/notes.txt": b"mine, too", "model.pt": b"mine", "plots/a.png": b"x", "best.safetensors": b"x",
-            "checkpoint-best.pt": b"x"}
+    mine = {"notes.txt": b"mine", "memory/notes.txt": b"mine, too", "model.pt": b"mine", "plots/a.png": b"x",
+            "best.safetensors": b"x", "checkpoint-best.pt": b"x"}
     for name, content in mine.items():
         (run / name).parent.mkdir(exist_ok=True)
         (run / name).write_bytes(content)

@@ -14,7 +14,8 @@ from victims import BASE, LONG, RECIPES, Strikes, begin_or_go_on, contents, in_a
 import askew
 from askew.runs.sweep import grid, sweep
 
-pytestmark = [pytest.mark.usefixtures("one_thread"), pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")]
+pytestmark = [pytest.mark.usefixtures("one_thread"),
+              pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")]
 KINDS = ("open", "replace", "remove", "write")
 
 
@@ -28,8 +29,10 @@ def whole(tmp_path_factory: pytest.TempPathFactory, one_thread: None) -> dict[st
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_killed_in_the_middle_of_each_file_operation(kind: str, whole: dict[str, dict[str, bytes]], tmp_path: Path) -> None:
-    """At the first, second, ... operation of a kind, in a run that saves after every round, until it gets to its end."""
+def test_killed_in_the_middle_of_each_file_operation(kind: str, whole: dict[str, dict[str, bytes]],
+                                                     tmp_path: Path) -> None:
+    """At the first, second, ... operation of a kind, in a run that saves after every round, until it gets to its
+    end."""
     kills, generator = 0, random.Random(kind)
     for recipe in RECIPES if LONG else generator.sample(RECIPES, 2):
         number = 1
@@ -49,7 +52,8 @@ def test_killed_in_the_middle_of_each_file_operation(kind: str, whole: dict[str,
             assert contents(folder) == whole[recipe.name], f"{recipe.name}, killed at {kind} {number}"
             number += 1 if LONG else generator.randint(4, 12)
     assert kills >= 2
-    record(f"kills-{kind}", {"what": f"SIGKILL at each {kind} of files, a checkpoint per round", "kills": kills, "differing": 0})
+    record(f"kills-{kind}",
+           {"what": f"SIGKILL at each {kind} of files, a checkpoint per round", "kills": kills, "differing": 0})
 
 
 def test_killed_at_random_instants_again_and_again(whole: dict[str, dict[str, bytes]], tmp_path: Path) -> None:
@@ -89,13 +93,15 @@ def test_what_a_kill_costs_with_default_settings(tmp_path: Path) -> None:
 
         assert len(askew.resume(folder, on_round=stop).records) == before + 2
     assert max(lost) < 5.0
-    record("kills-lost", {"what": "seconds of work lost to SIGKILL, default settings, runs of 2 to 20 s", "kills": len(lost),
+    record("kills-lost",
+           {"what": "seconds of work lost to SIGKILL, default settings, runs of 2 to 20 s", "kills": len(lost),
                           "seconds_lost": {"most": round(max(lost), 2), "mean": round(sum(lost) / len(lost), 2)}})
 
 
 @pytest.mark.parametrize("numbers", [(signal.SIGTERM,), (signal.SIGHUP,), (signal.SIGINT, signal.SIGINT),
                                      (signal.SIGTERM, signal.SIGINT, signal.SIGTERM)], ids=str)
-def test_signals_save_what_there_is_and_a_second_one_does_not_lose_it(numbers: tuple[signal.Signals, ...], tmp_path: Path) -> None:
+def test_signals_save_what_there_is_and_a_second_one_does_not_lose_it(numbers: tuple[signal.Signals, ...],
+                                                                      tmp_path: Path) -> None:
     generator, stopped = random.Random(str(numbers)), 0
     for number in range(40 if LONG else 2):
         recipe, folder = BASE.replace(rounds=100_000), tmp_path / f"{number}"
@@ -109,7 +115,8 @@ def test_signals_save_what_there_is_and_a_second_one_does_not_lose_it(numbers: t
         rounds = len((folder / "metrics.jsonl").read_text().splitlines())
         assert (folder / f"checkpoint-{rounds}.json").exists(), "nothing that was done is lost"
         stopped += 1
-    record(f"signals-{'-'.join(n.name for n in numbers)}", {"what": "stopped by signals, no checkpoint before", "runs": stopped, "lost": 0})
+    record(f"signals-{'-'.join(n.name for n in numbers)}",
+           {"what": "stopped by signals, no checkpoint before", "runs": stopped, "lost": 0})
 
 
 def test_a_sweep_that_is_killed_goes_on(tmp_path: Path) -> None:

@@ -26,7 +26,8 @@ def resident() -> float:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
-@pytest.mark.parametrize("recipe", [TINY, scaffold(TINY), fedcd(TINY, milestones=[2, 4])], ids=lambda recipe: recipe.name)
+@pytest.mark.parametrize("recipe", [TINY, scaffold(TINY), fedcd(TINY, milestones=[2, 4])],
+                         ids=lambda recipe: recipe.name)
 def test_nothing_grows(recipe: askew.Recipe, tmp_path: Path) -> None:
     seen: list[tuple[float, float]] = []
 
@@ -45,4 +46,5 @@ def test_nothing_grows(recipe: askew.Recipe, tmp_path: Path) -> None:
     assert late < 2 * early + 0.05, spent
     record(f"soak-{recipe.name}", {"rounds": ROUNDS, "megabytes_after_a_quarter": round(float(memory[4]), 1),
                                    "megabytes_at_the_end": round(float(memory[-1]), 1),
-                                   "cpu_seconds_per_round": {"early": round(early / (ROUNDS // 20), 5), "late": round(late / (ROUNDS // 20), 5)}})
+                                   "cpu_seconds_per_round": {"early": round(early / (ROUNDS // 20), 5),
+                                                             "late": round(late / (ROUNDS // 20), 5)}})

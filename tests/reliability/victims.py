@@ -18,7 +18,8 @@ from askew.pieces.methods import fedavg, fedavgm, fedcd, fednnnn, ozdayi_combina
 LONG = bool(os.environ.get("ASKEW_LONG"))
 RECORD = os.environ.get("ASKEW_RECORD")  # a folder for results of the long form
 BASE = askew.Recipe(rounds=6, fraction=0.5, probes=["update_norms()"])
-RECIPES = [fedavg(BASE), fedavgm(BASE), fednnnn(BASE), fedcd(BASE, milestones=[1, 3]), ozdayi_combination(BASE), scaffold(BASE)]
+RECIPES = [fedavg(BASE), fedavgm(BASE), fednnnn(BASE), fedcd(BASE, milestones=[1, 3]), ozdayi_combination(BASE),
+           scaffold(BASE)]
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -29,7 +30,8 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def begin_or_go_on(recipe: askew.Recipe, folder: Path, **options: Any) -> askew.Result | None:
-    """What a person does after a crash: resume, and where there is nothing to resume, run it again, unless it is finished."""
+    """What a person does after a crash: resume, and where there is nothing to resume, run it again, unless it is
+    finished."""
     try:
         return askew.resume(folder, **options)
     except askew.AskewError as error:
@@ -41,7 +43,8 @@ def begin_or_go_on(recipe: askew.Recipe, folder: Path, **options: Any) -> askew.
 
 
 def in_a_child(work: Callable[[], Any]) -> int:
-    """Start work in a child process, and give its number; the child ends with code 0, 1 after an error, 3 interrupted."""
+    """Start work in a child process, and give its number; the child ends with code 0, 1 after an error, 3
+    interrupted."""
     child = os.fork()
     if child:
         return child
@@ -102,5 +105,6 @@ def record(name: str, value: dict[str, Any]) -> None:
         from askew.runs.environment import describe_environment
 
         Path(RECORD).mkdir(parents=True, exist_ok=True)
-        environment = {key: v for key, v in describe_environment("cpu").items() if key in ("versions", "commit", "started", "platform", "cpus")}
+        environment = {key: v for key, v in describe_environment("cpu").items()
+                       if key in ("versions", "commit", "started", "platform", "cpus")}
         files.write_json(Path(RECORD) / f"{name}.json", {**json.loads(json.dumps(value)), "environment": environment})

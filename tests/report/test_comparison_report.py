@@ -27,9 +27,11 @@ def comparison() -> Comparison:
     return Comparison((
         Contender("fedavg", fedavg(), results=(result(0, 0.2, 0.5), result(1, 0.3, 0.7))),
         Contender("fednnnn", fednnnn(), results=(result(0, 0.8, 0.8), result(1, 0.7, 0.76))),
-        Contender("wild", fednnnn(), results=(result(0, diverged="round 1: too fast"), result(1, 0.1, diverged="round 2: too fast"))),
+        Contender("wild", fednnnn(),
+                  results=(result(0, diverged="round 1: too fast"), result(1, 0.1, diverged="round 2: too fast"))),
         Contender("centralised", centralised(), is_ceiling=True, results=(result(0, 0.7, 0.8), result(1, 0.7, 0.8))),
-        Contender("fedcd", fedcd(), personal=True, results=(result(0, 0.9, 0.9, test=0.3), result(1, 0.9, 0.9, test=0.3))),
+        Contender("fedcd", fedcd(), personal=True,
+                  results=(result(0, 0.9, 0.9, test=0.3), result(1, 0.9, 0.9, test=0.3))),
     ), seeds=(0, 1), judge="devices", majority=0.9)
 
 

@@ -1,4 +1,5 @@
-"""Handing the next round over before this one is checked changes no result, and leaves no trace where this one fails."""
+"""Handing the next round over before this one is checked changes no result, and leaves no trace where this one
+fails."""
 
 from functools import partialmethod
 
@@ -12,7 +13,8 @@ from askew.pieces.methods import fedcd, fednnnn
 from askew.rounds.simulation import Simulation
 from askew.runs.sweep import grid, sweep
 
-BASE = askew.Recipe(population="dirichlet_per_class(clients=5, alpha=0.5)", batch_size=16, rounds=4, fraction=0.6, evaluate_every=2)
+BASE = askew.Recipe(population="dirichlet_per_class(clients=5, alpha=0.5)", batch_size=16, rounds=4, fraction=0.6,
+                    evaluate_every=2)
 
 
 def made(recipe, ahead):
@@ -25,7 +27,8 @@ def advance_to_the_end(simulation):
         simulation.advance()
 
 
-@pytest.mark.parametrize("recipe", [BASE, fednnnn(BASE), fedcd(BASE, milestones=[1]), BASE.replace(probes=["update_norms()"])],
+@pytest.mark.parametrize("recipe",
+                         [BASE, fednnnn(BASE), fedcd(BASE, milestones=[1]), BASE.replace(probes=["update_norms()"])],
                          ids=["fedavg", "fednnnn", "fedcd", "probed"])
 def test_the_same_records_and_the_same_state_after_every_round(recipe):
     one, other = made(recipe, ahead=True), made(recipe, ahead=False)
@@ -33,7 +36,8 @@ def test_the_same_records_and_the_same_state_after_every_round(recipe):
         assert one.advance() == other.advance()
         assert one.round == other.round
         for number, entry in one.models.items():
-            assert all(torch.equal(v, other.models[number].model.params[name]) for name, v in entry.model.params.items())
+            assert all(torch.equal(v, other.models[number].model.params[name])
+                       for name, v in entry.model.params.items())
     assert other.finished
 
 

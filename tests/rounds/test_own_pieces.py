@@ -14,7 +14,8 @@ from askew.pieces.methods import centralised, fedavgm, fedcd, fednnnn
 from askew.pieces.statistic import SignSum
 from askew.rounds.simulation import Simulation
 
-BASE = askew.Recipe(population="power_law(clients=5, exponent=0.7)", fraction=0.8, batch_size=40, rounds=2, model="mlp(hidden=[8])")
+BASE = askew.Recipe(population="power_law(clients=5, exponent=0.7)", fraction=0.8, batch_size=40, rounds=2,
+                    model="mlp(hidden=[8])")
 FORMS = {**ENGINES, "graphed": lambda task: Vectorised(task, graphed=True, compiled=False)}
 
 
@@ -27,7 +28,8 @@ def _plain_average() -> Aggregator:
 @registry.piece("server")
 def _majority(step: float = 0.01) -> Aggregator:
     """Makes the update out of the signs alone."""
-    return Aggregator(lambda u, state, ctx: ({name: step * s.sign() for name, s in ctx.cohort[SignSum()].items()}, state),
+    return Aggregator(lambda u, state, ctx: ({name: step * s.sign() for name, s in ctx.cohort[SignSum()].items()},
+                                             state),
                       needs=[SignSum()])
 
 
@@ -68,7 +70,8 @@ def test_a_server_piece_that_makes_the_update_without_weights_counts_clients_by_
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("recipe", [
     BASE.replace(server=["_majority()"]), fedavgm(BASE.replace(server=["_majority()"])),
-    fednnnn(BASE.replace(server=["_plain_average()"])), fedcd(BASE.replace(server=["_plain_average()"]), milestones=[1]),
+    fednnnn(BASE.replace(server=["_plain_average()"])),
+    fedcd(BASE.replace(server=["_plain_average()"]), milestones=[1]),
 ], ids=["alone", "momentum", "normalised", "pool"])
 def test_and_every_engine_takes_it(recipe, form):
     reference, expected = trained(recipe, "sequential")
@@ -114,7 +117,8 @@ def test_what_compresses_the_model_stays_last_whatever_its_name(method):
 @registry.piece("server")
 def _evaluate_blank() -> ServerPiece:
     """A view of one's own: what is evaluated is a network of zeros."""
-    return ServerPiece(lambda u, state, ctx: (u, state), view=lambda params, state: {name: 0 * v for name, v in params.items()})
+    return ServerPiece(lambda u, state, ctx: (u, state),
+                       view=lambda params, state: {name: 0 * v for name, v in params.items()})
 
 
 LONGER = BASE.replace(rounds=8, step=["sgd(lr=0.5)"])
@@ -123,7 +127,8 @@ LONGER = BASE.replace(rounds=8, step=["sgd(lr=0.5)"])
 @pytest.mark.parametrize("recipe", [LONGER, fednnnn(LONGER), LONGER.replace(server=["mean()", "_evaluate_blank()"])],
                          ids=["model", "average", "own view"])
 def test_devices_judge_the_model_that_is_evaluated(recipe):
-    """On its own federation the probe that `compare` adds agrees with the run's own numbers, whatever the method evaluates."""
+    """On its own federation the probe that `compare` adds agrees with the run's own numbers, whatever the method
+    evaluates."""
     probe = f"accuracy_on_devices_of(population='{BASE.population}')"
     result = askew.run(recipe.replace(probes=[probe], judge="devices"))
     for record in result.records:

@@ -14,7 +14,8 @@ M = askew.methods
 @askew.piece("client")
 def _decay_matrices(wd: float = 0.5) -> askew.OnGradient:
     """No weight decay on biases."""
-    return askew.OnGradient(lambda u, s, ctx: ({n: g + wd * ctx.params[n] if g.ndim > 1 else g for n, g in u.items()}, s))
+    return askew.OnGradient(lambda u, s, ctx: ({n: g + wd * ctx.params[n] if g.ndim > 1 else g for n, g in u.items()},
+                                               s))
 
 
 @askew.piece("client")
@@ -26,7 +27,8 @@ def _by_fan_in(a: float = 1.0) -> askew.OnGradient:
 def _trust_the_odd() -> askew.Aggregator:
     """By the clients' numbers."""
     return askew.Aggregator(lambda u, s, ctx: (ctx.cohort.mean, s),
-                            weigh=lambda senders: torch.tensor([1.0 if k % 2 else 0.1 for k in senders.clients], dtype=torch.float64))
+                            weigh=lambda senders: torch.tensor([1.0 if k % 2 else 0.1 for k in senders.clients],
+                                                               dtype=torch.float64))
 
 
 @askew.piece("server")
@@ -76,13 +78,15 @@ def test_scaffold_twice_is_refused():
 
 
 @pytest.mark.parametrize(("recipe", "message"), [
-    (lambda: BASE.replace(server=["mean('uniform')", "add_noise(1.0, 1.0)"]), r"must clip their updates to 1.0; add clip_update\(1.0\)"),
+    (lambda: BASE.replace(server=["mean('uniform')", "add_noise(1.0, 1.0)"]),
+     r"must clip their updates to 1.0; add clip_update\(1.0\)"),
     (lambda: M.dp_fedavg(BASE).with_setting("clip_update.length", 10.0), "must clip their updates to 1.0"),
     (lambda: M.scaffold(M.dp_fedavg(BASE)), "correct_drift sends besides the update"),
     (lambda: M.fedexp(M.dp_fedavg(BASE)), "extrapolate reads the clients' updates behind the noise"),
     (lambda: M.fednnnn(M.dp_fedavg(BASE)), "rescale_to_mean_norm reads the clients' updates behind the noise"),
     (lambda: M.sign_agreement(M.dp_fedavg(BASE)), "mask_by_sign_agreement reads the clients' updates behind the noise"),
-    (lambda: M.dp_fedavg(BASE).replace(server=["mean('uniform')", "scale(10.0)", "add_noise(1.0, 1.0)"]), "scale stands between"),
+    (lambda: M.dp_fedavg(BASE).replace(server=["mean('uniform')", "scale(10.0)", "add_noise(1.0, 1.0)"]),
+     "scale stands between"),
     (lambda: M.dp_fedavg(BASE).replace(server=["mean()", "add_noise(1.0, 1.0)"]), "must count the same before noise")])
 def test_plans_that_void_the_promise_of_privacy(recipe, message):
     with pytest.raises(askew.AskewError, match=message):
@@ -97,7 +101,8 @@ def test_private_with_adam_and_momentum_behind_the_noise():
 @pytest.mark.parametrize("engine", ["sequential", "vectorised"])
 @pytest.mark.parametrize(("fields", "message"), [
     ({"end": lambda m, s, k, c: (m, m["update"])}, "its `keep` announces none"),
-    ({"keep": lambda model: torch.tensor(0), "end": lambda m, s, k, c: (m, k + 0.5)}, "memory of another form than its `keep`"),
+    ({"keep": lambda model: torch.tensor(0), "end": lambda m, s, k, c: (m, k + 0.5)},
+     "memory of another form than its `keep`"),
     ({"end": lambda m, s, k, c: ({**m, "bit": 1.0}, k)}, "messages hold tensors"),
     ({"end": lambda m, s, k, c: ({"buffers": {}}, k)}, "it must have all of the model's tensors")])
 def test_mistakes_in_pieces_get_one_line(fields, message, engine):

@@ -17,9 +17,10 @@ CASES = {
     "fedavg": (SEEDS, True), "fedavgm": ({"momentum.beta": [0.1, 0.5, 0.8, 0.9]}, True),
     "fednnnn": ({"rescale_to_mean_norm.beta": [0.3, 0.7], "momentum.beta": [0.1, 0.8]}, True),
     "sign_agreement": ({"mask_by_sign_agreement.theta": [1.0, 2.0, 3.0, 4.0]}, True),
-    "fedadam": ({"adam.lr": [0.01, 0.03], "adam.beta2": [0.9, 0.99]}, True), "fedyogi": (SEEDS, True), "fedadagrad": (SEEDS, True),
-    "scaffold": (SEEDS, True), "feddyn": ({"sgd.lr": [0.03, 0.1], "seed": [0, 1]}, True), "fednova": (SEEDS, True), "fedexp": (SEEDS, True),
-    "median": (SEEDS, True), "dp_fedavg": ({"add_noise.multiplier": [0.0, 0.1, 0.5, 1.0]}, True),
+    "fedadam": ({"adam.lr": [0.01, 0.03], "adam.beta2": [0.9, 0.99]}, True), "fedyogi": (SEEDS, True),
+    "fedadagrad": (SEEDS, True), "scaffold": (SEEDS, True), "feddyn": ({"sgd.lr": [0.03, 0.1], "seed": [0, 1]}, True),
+    "fednova": (SEEDS, True), "fedexp": (SEEDS, True), "median": (SEEDS, True),
+    "dp_fedavg": ({"add_noise.multiplier": [0.0, 0.1, 0.5, 1.0]}, True),
     "trimmed_mean": ({"trimmed_mean.share": [0.0, 0.1, 0.2, 0.3]}, False),  # it cuts by a number that is then a tensor
     "server_training": ({"sgd.lr": [0.01, 0.03, 0.1, 0.2]}, False),  # training is one computation after the other
 }

@@ -51,7 +51,8 @@ def test_methods_of_one_shape_train_together_with_the_bits_of_a_run_alone():
     recipes = {"fedavg": fedavg(BASE), "centralised": centralised(BASE.replace(batch_size=1)), "fednnnn": fednnnn(BASE),
                "data_sharing": data_sharing(BASE), "fedprox": fedprox(BASE)}
     told = []
-    result = compare(recipes, [0, 1], on_round=lambda record, recipe: told.append((recipe.seed, recipe.name, record["round"])))
+    result = compare(recipes, [0, 1],
+                     on_round=lambda record, recipe: told.append((recipe.seed, recipe.name, record["round"])))
     assert [run.together for contender in result.contenders for run in contender.finished] == [3, 3, 1, 1, 3, 3, 3, 3, 1, 1]
     assert told[:6] == [(0, name, round) for round in (1, 2) for name in ("fedavg", "fednnnn", "data_sharing")]
     assert [seed for seed, _, _ in told] == [0] * 15 + [1] * 15
@@ -226,7 +227,8 @@ def test_two_labels_never_share_a_folder(tmp_path):
 
 def test_an_interrupted_comparison_goes_on_where_it_stopped(tmp_path):
     """Finished runs are kept, those under way are resumed, the rest is done: the same numbers as without the break."""
-    recipes = {"fedprox": fedprox(BASE), "fedavg": BASE, "fednnnn": fednnnn(BASE), "fedcd": fedcd(BASE)}  # the second and third together
+    # The second and third together
+    recipes = {"fedprox": fedprox(BASE), "fedavg": BASE, "fednnnn": fednnnn(BASE), "fedcd": fedcd(BASE)}
     whole = compare(recipes, [0], out=tmp_path / "whole")
     rounds = 0
 

@@ -1,4 +1,5 @@
-"""What clients remember, in checkpoints: a run that is resumed goes on as if nothing had happened, and only what changed is written."""
+"""What clients remember, in checkpoints: a run that is resumed goes on as if nothing had happened, and only what
+changed is written."""
 
 from __future__ import annotations
 
@@ -12,13 +13,15 @@ from askew.core.tensors import ModelState
 from askew.runs.checkpoints import MEMORY
 from askew.runs.run_folder import RunFolder
 
-RECIPE = askew.methods.scaffold(askew.Recipe(rounds=6, population="shards(clients=8, shards_per_client=2)", fraction=0.5))
+RECIPE = askew.methods.scaffold(askew.Recipe(rounds=6, population="shards(clients=8, shards_per_client=2)",
+                                             fraction=0.5))
 
 
 @pytest.mark.parametrize("engine", ["sequential", "vectorised"])
 @pytest.mark.parametrize("method", ["scaffold", "kept_momentum", "fedper", "feddyn"])
 def test_resumed_as_unbroken(method, engine, tmp_path):
-    recipe = getattr(askew.methods, method)(askew.Recipe(rounds=6, population="shards(clients=8, shards_per_client=2)", fraction=0.5))
+    recipe = getattr(askew.methods, method)(askew.Recipe(rounds=6, population="shards(clients=8, shards_per_client=2)",
+                                                         fraction=0.5))
     whole = askew.run(recipe, engine=engine)
 
     def stop(record, recipe):
@@ -59,7 +62,8 @@ def test_what_clients_would_remember_must_fit(monkeypatch):
     from askew.engine import task
 
     monkeypatch.setattr(task, "device_memory", lambda device: 100_000)
-    with pytest.raises(askew.AskewError, match=r"clients would remember 0.0 MB each, 0.0 GB in all, and cpu can spare 0.0; take fewer"):
+    with pytest.raises(askew.AskewError,
+                       match=r"clients would remember 0.0 MB each, 0.0 GB in all, and cpu can spare 0.0; take fewer"):
         task.build_task(RECIPE)
     with pytest.raises(askew.AskewError, match=r"all updates of 10 clients would take"):
         task.build_task(askew.methods.median(askew.Recipe()))

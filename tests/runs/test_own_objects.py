@@ -125,7 +125,8 @@ def test_an_unknown_engine_is_refused():
 
 
 @pytest.mark.parametrize("recipe", [
-    askew.Recipe(rounds=1), askew.Recipe(rounds=1, population="iid(clients=10) + hold_out(0.1)", start="warm_up(until=1.0, epochs=1)"),
+    askew.Recipe(rounds=1),
+    askew.Recipe(rounds=1, population="iid(clients=10) + hold_out(0.1)", start="warm_up(until=1.0, epochs=1)"),
     askew.Recipe(rounds=1, population="iid(clients=10) + hold_out(0.1)", server=["mean()", "train_on_server()"]),
 ], ids=["plain", "warm_up", "train_on_server"])
 def test_the_global_generators_are_left_as_they_were(recipe):

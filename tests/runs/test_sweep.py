@@ -86,7 +86,8 @@ def test_a_warm_up_that_configurations_share_is_trained_once(monkeypatch):
         return plain(self, *args, **options)
 
     base = BASE.replace(population=BASE.population + "hold_out(0.2)", rounds=1)
-    recipes = [data_sharing(base.with_setting("hold_out.use", use), alpha=alpha, warm_up_until=0.99).with_setting("warm_up.epochs", 2)
+    recipes = [data_sharing(base.with_setting("hold_out.use", use), alpha=alpha,
+                            warm_up_until=0.99).with_setting("warm_up.epochs", 2)
                .replace(name=f"{alpha} {use}")
                for alpha, use in ((0.2, 100), (0.8, 100), (0.8, 60))]
     alone = [askew.run(recipe, engine="sequential") for recipe in recipes]
@@ -166,7 +167,8 @@ def test_rates_belong_to_their_recipe_where_batches_differ_in_size(model, steps)
             return self.out(x - x.mean(0))
 
     torch.manual_seed(0)
-    network = Mixes() if model == "mixes" else nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8), nn.Linear(8, 10))
+    network = Mixes() if model == "mixes" else nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8),
+                                                             nn.Linear(8, 10))
     base = BASE.replace(batch_size=0, epochs=2, rounds=2, fraction=1.0)
     recipes = [base.replace(step=step) for step in steps]
     for recipe, outcome in zip(recipes, sweep(recipes, model=network, engine="vectorised"), strict=True):

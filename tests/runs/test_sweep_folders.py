@@ -69,7 +69,8 @@ def test_configurations_at_different_rounds_catch_up_and_join(tmp_path):
     whole = sweep(recipes, engine="vectorised", folders=paths(tmp_path / "whole", recipes))
     sweep(recipes[:2], engine="vectorised", folders=folders[:2], on_round=stop_at(1, 2))
     seen = []
-    went_on = sweep(recipes, engine="vectorised", folders=folders, on_round=lambda i, record, recipe: seen.append((i, record["round"])))
+    went_on = sweep(recipes, engine="vectorised", folders=folders,
+                    on_round=lambda i, record, recipe: seen.append((i, record["round"])))
     assert [o.records for o in went_on] == [o.records for o in whole]
     fresh = seen[4:]  # what the first sweep did is told first: rounds 1 and 2 of two configurations
     assert seen[:4] == [(0, 1), (0, 2), (1, 1), (1, 2)]
@@ -78,7 +79,8 @@ def test_configurations_at_different_rounds_catch_up_and_join(tmp_path):
 
 def test_auto_goes_on_with_the_engine_that_a_run_began_with(tmp_path):
     recipes = RECIPES[:2]
-    by_engine = {engine: [o.records for o in sweep(recipes, engine=engine)] for engine in ("sequential", "vectorised", "auto")}
+    by_engine = {engine: [o.records for o in sweep(recipes, engine=engine)]
+                 for engine in ("sequential", "vectorised", "auto")}
     assert by_engine["auto"] == by_engine["vectorised"] != by_engine["sequential"], "else this test shows nothing"
     sweep(recipes, engine="sequential", folders=paths(tmp_path, recipes), on_round=stop_at(0, 2))
     went_on = sweep(recipes, folders=paths(tmp_path, recipes))

@@ -1,4 +1,5 @@
-"""Adam at the clients with AMSGrad's maximum, kept between rounds, as somebody writes it who has read docs/add-a-method.md."""
+"""Adam at the clients with AMSGrad's maximum, kept between rounds, as somebody writes it who has read
+docs/add-a-method.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A median at the server, as somebody writes it who has read docs/add-a-method.md: a statistic that keeps all, and a piece."""
+"""A median at the server, as somebody writes it who has read docs/add-a-method.md: a statistic that keeps all, and a
+piece."""
 
 from __future__ import annotations
 

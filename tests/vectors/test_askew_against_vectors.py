@@ -24,13 +24,14 @@ from askew.core.tensors import ModelState, Params, add, subtract
 from askew.pieces.statistic import MeanOf, MeanPerStep, SignSum
 
 FOLDER = Path(__file__).parents[2] / "vectors"
-NAMES = [entry["name"] for entry in json.loads((FOLDER / "index.json").read_text())["files"] if entry["name"] != "fedcd"]
+NAMES = [entry["name"] for entry in json.loads((FOLDER / "index.json").read_text())["files"]
+         if entry["name"] != "fedcd"]
 # What a chain's state and a client's memory hold, piece by piece, under the letters of the files.
 LETTERS: dict[str, Callable[[Any], dict[str, Any]]] = {
     "momentum": lambda s: {"v": s}, "adam": lambda s: s, "yogi": lambda s: s, "adagrad": lambda s: s,
-    "update_control": lambda s: {"c": s}, "correct_dynamically": lambda s: {"h": s}, "evaluate_average": lambda s: {"average": s},
-    "sgd": lambda s: {"v": s}, "correct_drift": lambda s: {"c": s}, "add_dynamic_regulariser": lambda s: {"h": s},
-    "stay_local": lambda s: s,
+    "update_control": lambda s: {"c": s}, "correct_dynamically": lambda s: {"h": s},
+    "evaluate_average": lambda s: {"average": s}, "sgd": lambda s: {"v": s}, "correct_drift": lambda s: {"c": s},
+    "add_dynamic_regulariser": lambda s: {"h": s}, "stay_local": lambda s: s,
 }
 
 
@@ -122,9 +123,11 @@ def test_every_number_of_every_round(vector: Vector, given_draws: Callable[[Sequ
         same(shared, entry["broadcast"], f"{where}, broadcast")
         cohort = Cohort(w, server.needs)
         for local in entry["local"]:
-            message = client_round(vector, local, w, entry["round"], shared, memories, given_draws, f"{where}, client {local['client']}")
+            message = client_round(vector, local, w, entry["round"], shared, memories, given_draws,
+                                   f"{where}, client {local['client']}")
             owner = data["clients"][local["client"]]
-            numbers = (torch.tensor([float(v)], dtype=torch.float64) for v in (owner["examples"], len(local["steps"]), owner["score"], 0))
+            numbers = (torch.tensor([float(v)], dtype=torch.float64)
+                       for v in (owner["examples"], len(local["steps"]), owner["score"], 0))
             senders = Senders([local["client"]], *numbers)
             cohort.add(tree_map(lambda v: v[None], message), senders, server.weigh(senders))
         w, state = server_round(vector, entry, w, state, cohort, given_draws, where)
@@ -137,14 +140,16 @@ def client_round(vector: Vector, local: dict[str, Any], w: Params, round: int, s
     same(by_letters(chain, kept), local["memory_before"], f"{where}, memory before")
     start = chain.enter(ModelState(w), kept).params
     same(start, local["start"], f"{where}, start")
-    ctx = ClientContext(start, start, round, 0, len(local["steps"]), k, owner["examples"], shared, lambda: torch.tensor(0))
+    ctx = ClientContext(start, start, round, 0, len(local["steps"]), k, owner["examples"], shared,
+                        lambda: torch.tensor(0))
     state = chain.begin(kept, ctx)
     for number, step in enumerate(local["steps"]):
         here, ctx = f"{where}, step {number}", replace(ctx, step=number)
         gradient = vector.gradient(owner, ctx.params, number)
         same(ctx.params, step["weights"], f"{here}, weights")
         same(gradient, step["gradient"], f"{here}, gradient")
-        for (part, before), after in zip(prefixes(chain, state), [*step["after"], *[None] * len(chain.pieces)], strict=False):
+        for (part, before), after in zip(prefixes(chain, state), [*step["after"], *[None] * len(chain.pieces)],
+                                         strict=False):
             give(all_draws(step))
             u = part.update(gradient, before, ctx)[0]
             if after is not None:  # pieces behind act on the upload
@@ -156,14 +161,15 @@ def client_round(vector: Vector, local: dict[str, Any], w: Params, round: int, s
         ctx = replace(ctx, params=add(ctx.params, u))
         same(ctx.params, step["weights_after"], f"{here}, weights after")
     give(all_draws(local))
-    message, memories[k] = chain.end({"update": subtract(ctx.params, start), "buffers": {}}, state, kept, replace(ctx, step=ctx.steps))
+    message, memories[k] = chain.end({"update": subtract(ctx.params, start), "buffers": {}}, state, kept,
+                                     replace(ctx, step=ctx.steps))
     same({name: tree for name, tree in message.items() if name != "buffers"}, local["sent"], f"{where}, sent")
     same(by_letters(chain, memories[k]), local["memory_after"], f"{where}, memory after")
     return message
 
 
-def server_round(vector: Vector, entry: dict[str, Any], w: Params, state: Any, cohort: Cohort, give: Callable[[Sequence[float]], None],
-                 where: str) -> tuple[Params, Any]:
+def server_round(vector: Vector, entry: dict[str, Any], w: Params, state: Any, cohort: Cohort,
+                 give: Callable[[Sequence[float]], None], where: str) -> tuple[Params, Any]:
     chain, expected = vector.server, entry["server"]
     same(cohort.weights, expected["weights"], f"{where}, weights")
     for name, value in expected["statistics"].items():
@@ -202,8 +208,10 @@ def test_the_pieces_are_the_method(vector: Vector) -> None:
     if data["method"] is None:
         return
     recipe = build("method", data["method"], base=Recipe(step=(data["base_step"],)))
-    for kind, specs, listed in (("client", recipe.client_specs, data["client"]), ("server", recipe.server, data["server"])):
-        assert [str(essential(kind, spec)) for spec in specs] == [str(essential(kind, parse(kind, text))) for text in listed]
+    for kind, specs, listed in (("client", recipe.client_specs, data["client"]),
+                                ("server", recipe.server, data["server"])):
+        assert [str(essential(kind, spec)) for spec in specs] == [str(essential(kind, parse(kind, text)))
+                                                                  for text in listed]
 
 
 def test_scores_clones_and_deletions(monkeypatch: pytest.MonkeyPatch) -> None:

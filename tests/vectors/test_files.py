@@ -49,7 +49,8 @@ def test_every_piece_is_in_a_file(kind: str, pieces: list[str]) -> None:
 
 
 def test_no_file_imports_askew() -> None:
-    assert not [path.name for path in FOLDER.rglob("*.py") if "import askew" in path.read_text() or "from askew" in path.read_text()]
+    assert not [path.name for path in FOLDER.rglob("*.py") if "import askew" in path.read_text()
+                or "from askew" in path.read_text()]
 
 
 def test_a_stranger_can_check_four_methods_without_askew() -> None:
@@ -60,7 +61,8 @@ def test_a_stranger_can_check_four_methods_without_askew() -> None:
 def test_the_check_notices_a_wrong_number(tmp_path: Path) -> None:
     for name in ("fedavg", "fedavgm", "fedadam", "scaffold"):
         (tmp_path / f"{name}.json").write_text((FOLDER / f"{name}.json").read_text())
-    wrong = (FOLDER / "scaffold.json").read_text().replace('"control": {"body": [-0.5, 1.5, -0.5]', '"control": {"body": [-0.5, 1.5, -0.4]')
+    wrong = (FOLDER / "scaffold.json").read_text().replace('"control": {"body": [-0.5, 1.5, -0.5]',
+                                                           '"control": {"body": [-0.5, 1.5, -0.4]')
     (tmp_path / "scaffold.json").write_text(wrong)
     done = subprocess.run([sys.executable, FOLDER / "check.py", tmp_path], capture_output=True, text=True, check=False)
     assert done.returncode == 1

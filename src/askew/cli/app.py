@@ -80,7 +80,8 @@ def _in_one_line(error: Exception) -> str:
     notes = "".join(f"; {note}" for note in getattr(error, "__notes__", []))
     if isinstance(error, AskewError):
         return f"{error}{notes}"
-    if isinstance(error, MemoryError) or re.search("out of memory|allocate memory", str(error)):  # torch's is a RuntimeError
+    # torch's is a RuntimeError
+    if isinstance(error, MemoryError) or re.search("out of memory|allocate memory", str(error)):
         return (f"the memory is full ({first_line(error)}); take a smaller network, smaller batches or fewer clients at "
                 f"once{notes}")
     if isinstance(error, OSError):

@@ -29,7 +29,8 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on s
 DataDir = Annotated[str | None, typer.Option(
     "--data-dir", help="Where data sets are; else $ASKEW_DATA, else the cache folder.", metavar="DIR")]
 Imports = Annotated[list[str] | None, typer.Option(
-    "--import", metavar="MODULE", help="Import a module with pieces of your own, from here or where Python looks; may be repeated.")]
+    "--import", metavar="MODULE",
+    help="Import a module with pieces of your own, from here or where Python looks; may be repeated.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that exist.")]
 OVERWRITE = "name another file, or add --overwrite"  # the remedy of commands that take it
 

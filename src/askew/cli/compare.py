@@ -57,7 +57,8 @@ def compare(
 ) -> None:
     """Run methods side by side on one federation: same data, clients, first weights and rounds for all.
 
-    Without options: what skew costs FedAvg, then the five papers' methods on ten clients that have one class of digit each.
+    Without options: what skew costs FedAvg, then the five papers' methods on ten clients that have one class of digit
+    each.
 
     Examples:
 
@@ -81,8 +82,8 @@ def compare(
     skews = _skewed(recipes["fedavg"]) if plain else {}
     check_many(folder, go_on, "comparison")
     with nullcontext(folder) if folder else default_folder("compare") as place:
-        shared: Any = {"go_on": go_on, "retry_failed": retry_failed, "checkpoint_every": checkpoint_every, "engine": engine,
-                       "device": device, "data_dir": data_dir}
+        shared: Any = {"go_on": go_on, "retry_failed": retry_failed, "checkpoint_every": checkpoint_every,
+                       "engine": engine, "device": device, "data_dir": data_dir}
         result, ladder, table = _compared(recipes, skews, seeds, target, place, shared)
         _draw(result, place, plot)
     folder = place
@@ -91,19 +92,21 @@ def compare(
     else:
         _show(table, folder)
     if result.interrupted or (ladder is not None and ladder.interrupted):
-        err.print(f"interrupted: this is what was finished; go on with the same options and --resume --out {folder}", soft_wrap=True)
+        err.print(f"interrupted: this is what was finished; go on with the same options and --resume --out {folder}",
+                  soft_wrap=True)
         raise typer.Exit(130)
     if not any(contender.finished for contender in result.contenders):
         raise typer.Exit(3)  # as `askew run` does when training diverges
 
 
-def _compared(recipes: Mapping[str, Recipe], skews: Mapping[str, Recipe], seeds: int, target: float | None, folder: Path,
-              shared: Mapping[str, Any]) -> tuple[Comparison, Comparison | None, dict[str, Any]]:
+def _compared(recipes: Mapping[str, Recipe], skews: Mapping[str, Recipe], seeds: int, target: float | None,
+              folder: Path, shared: Mapping[str, Any]) -> tuple[Comparison, Comparison | None, dict[str, Any]]:
     """The comparison, the one of FedAvg on less skewed federations where it is wanted, and the table of both."""
     first = next(iter(recipes.values())).seed
     rounds = seeds * sum(recipe.rounds for recipe in (*recipes.values(), *skews.values()))
     with RunProgress(rounds, "compare") as progress:
-        result = run_all(recipes, range(first, first + seeds), target=target, out=folder, on_round=progress.on_round, **shared)
+        result = run_all(recipes, range(first, first + seeds), target=target, out=folder, on_round=progress.on_round,
+                         **shared)
         ladder = None
         if skews and not result.interrupted:
             ladder = run_all(skews, result.seeds, out=folder / "skew", on_round=progress.on_round,

@@ -27,11 +27,13 @@ class RunProgress:
         self._bar.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
         self._bar.stop()
 
     def on_round(self, record: dict[str, Any], recipe: Recipe) -> None:
         headline = objective_of(recipe).headline
         if headline in record:
-            self._bar.update(self._id, seen=f"{headline.replace('_', ' ')} {record[headline]:.3f}  loss {record['loss']:.3f}")
+            self._bar.update(self._id,
+                             seen=f"{headline.replace('_', ' ')} {record[headline]:.3f}  loss {record['loss']:.3f}")
         self._bar.advance(self._id)

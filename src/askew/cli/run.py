@@ -19,12 +19,14 @@ from askew.runs.run import run as train
 
 app = typer.Typer()
 CheckpointEvery = Annotated[str | None, typer.Option(
-    "--checkpoint-every", metavar="N|TIME", help="Save every N rounds, or every 30s, 5m, 1h; else so that little is lost.")]
+    "--checkpoint-every", metavar="N|TIME",
+    help="Save every N rounds, or every 30s, 5m, 1h; else so that little is lost.")]
 Engine = Annotated[str, typer.Option(help="How rounds are computed: auto, sequential, vectorised, parallel.")]
 Precision = Annotated[str, typer.Option(help="Of the vectorised engine on a GPU: fp32, tf32 or bf16.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, ...")]
 Settings = Annotated[list[str] | None, typer.Option(
-    "--set", metavar="KEY=VALUE", help="A field of the recipe (rounds=20) or an argument of one of its pieces (sgd.lr=0.05).")]
+    "--set", metavar="KEY=VALUE",
+    help="A field of the recipe (rounds=20) or an argument of one of its pieces (sgd.lr=0.05).")]
 
 Methods = Annotated[list[str] | None, typer.Option(
     "--method", metavar="METHOD", help="A method, e.g. fednnnn or 'fedprox(mu=0.1)'; + between several, or repeated.")]
@@ -62,8 +64,8 @@ def run(
         recipe = recipe.replace(seed=seed)
     place = nullcontext(folder) if folder else default_folder(f"{recipe.name}-{recipe.data.name}")
     with place as path, RunProgress(recipe.rounds, f"{recipe.name} on {recipe.data.name}") as progress:
-        result = train(recipe, engine=engine, precision=precision, device=device, data_dir=data_dir, overwrite=overwrite,
-                       checkpoint_every=checkpoint_every, out=path, on_round=progress.on_round)
+        result = train(recipe, engine=engine, precision=precision, device=device, data_dir=data_dir,
+                       overwrite=overwrite, checkpoint_every=checkpoint_every, out=path, on_round=progress.on_round)
     show(result, as_json)
 
 
@@ -71,9 +73,10 @@ def show(result: Result, as_json: bool) -> None:
     """The end of a run, for a person or for a program."""
     rounds = len(result.records)
     if as_json:
-        print_json({result.headline: result.score, "headline": result.headline, "rounds": rounds, "seed": result.recipe.seed,
-                    "run": str(result.folder),
-                    "method": result.recipe.name, "loss": result.evaluations[-1]["loss"] if result.evaluations else None,
+        print_json({result.headline: result.score, "headline": result.headline, "rounds": rounds,
+                    "seed": result.recipe.seed, "run": str(result.folder),
+                    "method": result.recipe.name,
+                    "loss": result.evaluations[-1]["loss"] if result.evaluations else None,
                     "seconds": round(result.seconds, 3), "interrupted": result.interrupted,
                     **({"dropped": result.dropped} if result.dropped else {})})
     else:

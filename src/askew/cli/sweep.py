@@ -57,7 +57,8 @@ def sweep(
     import_modules(imports)
     values = _axes(axes or [])
     recipes = grid(load_recipe(file, settings or [], method), values)
-    combinations = [dict(zip(values, chosen, strict=True)) for chosen in product(*values.values())]  # in the order of `grid`
+    # In the order of `grid`
+    combinations = [dict(zip(values, chosen, strict=True)) for chosen in product(*values.values())]
     check_many(folder, go_on, "sweep")
     folders = None if folder is None else [folder / _folder_name(i, setting) for i, setting in enumerate(combinations)]
     total = sum(r.rounds for r in recipes)

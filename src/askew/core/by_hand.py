@@ -20,7 +20,8 @@ from askew.core.statistic import Senders, Statistic
 from askew.core.tensors import ModelState, Params, Tree, add
 
 
-def client_context(w: Sequence[float], start: Sequence[float] | None = None, round: int = 0, **rest: Any) -> ClientContext:
+def client_context(w: Sequence[float], start: Sequence[float] | None = None, round: int = 0,
+                   **rest: Any) -> ClientContext:
     """What a client piece sees; `rest` are further fields of `ClientContext`."""
     return ClientContext(params=_vector(w), start=_vector(w if start is None else start), round=round,
                          make_key=lambda: rng.key(0, "by hand", round), **rest)
@@ -46,8 +47,8 @@ def client_update(pieces: ClientPiece | Sequence[ClientPiece], gradient: Sequenc
     return chain.update(_vector(gradient), chain.begin(chain.keep(ModelState(ctx.start)), ctx), ctx)[0]["w"]
 
 
-def client_message(pieces: ClientPiece | Sequence[ClientPiece], update: Sequence[float], start: Sequence[float] | None = None,
-                   round: int = 0, **rest: Any) -> Message:
+def client_message(pieces: ClientPiece | Sequence[ClientPiece], update: Sequence[float],
+                   start: Sequence[float] | None = None, round: int = 0, **rest: Any) -> Message:
     """What a client sends whose training came to `update`.
 
     Example:
@@ -55,14 +56,16 @@ def client_message(pieces: ClientPiece | Sequence[ClientPiece], update: Sequence
         tensor([-0.9000,  0.3000,  0.3000])
     """
     began = [0.0] * len(update) if start is None else list(start)
-    chain, ctx = ClientChain(_several(pieces)), client_context([a + b for a, b in zip(began, update, strict=True)], began, round, **rest)
+    chain, ctx = ClientChain(_several(pieces)), client_context([a + b for a, b in zip(began, update, strict=True)],
+                                                               began, round, **rest)
     kept = chain.keep(ModelState(ctx.start))
     return chain.end({"update": _vector(update), "buffers": {}}, chain.begin(kept, ctx), kept, ctx)[0]
 
 
-def server_context(updates: Sequence[Sequence[float]], weights: Sequence[float] | None = None, w: Sequence[float] | None = None,
-                   round: int = 0, *, examples: Sequence[float] | None = None, steps: Sequence[float] | None = None,
-                   needs: Iterable[Statistic] = (), sent: Mapping[str, Tree] | None = None, **rest: Any) -> ServerContext:
+def server_context(updates: Sequence[Sequence[float]], weights: Sequence[float] | None = None,
+                   w: Sequence[float] | None = None, round: int = 0, *, examples: Sequence[float] | None = None,
+                   steps: Sequence[float] | None = None, needs: Iterable[Statistic] = (),
+                   sent: Mapping[str, Tree] | None = None, **rest: Any) -> ServerContext:
     """What a server piece sees after these clients' updates.
 
     Args:
@@ -84,14 +87,16 @@ def server_context(updates: Sequence[Sequence[float]], weights: Sequence[float] 
     count, walked = (torch.tensor(ones if v is None else v, dtype=torch.float64) for v in (examples, steps))
     senders = Senders(range(len(stacked)), count, walked, torch.ones(len(stacked)), torch.zeros(len(stacked)))
     cohort = Cohort({"w": stacked[0]}, needs)
-    cohort.add({"update": {"w": stacked}, **(sent or {})}, senders, count if weights is None else torch.as_tensor(weights))
+    cohort.add({"update": {"w": stacked}, **(sent or {})}, senders,
+               count if weights is None else torch.as_tensor(weights))
     params = _vector([0.0] * stacked.shape[1] if w is None else w)
-    return ServerContext(**{"params": params, "round": round, "clients": len(stacked), "key": rng.key(0, "server", round), "cohort": cohort,
+    return ServerContext(**{"params": params, "round": round, "clients": len(stacked),
+                            "key": rng.key(0, "server", round), "cohort": cohort,
                             "train": lambda params, epochs: params, **rest})
 
 
-def server_update(pieces: ServerPiece | Sequence[ServerPiece], *rounds: Sequence[Sequence[float]], weights: Sequence[float] | None = None,
-                  w: Sequence[float] | None = None, **rest: Any) -> Tensor:
+def server_update(pieces: ServerPiece | Sequence[ServerPiece], *rounds: Sequence[Sequence[float]],
+                  weights: Sequence[float] | None = None, w: Sequence[float] | None = None, **rest: Any) -> Tensor:
     """What server pieces make of the mean update in the last of some rounds.
 
     Args:

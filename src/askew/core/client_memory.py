@@ -82,17 +82,20 @@ class ClientMemory:
 
     @property
     def state(self) -> dict[str, Any]:
-        """For a checkpoint: who has which row, and the rows in blocks, each with a number that grows when it changes. No copies."""
+        """For a checkpoint: who has which row, and the rows in blocks, each with a number that grows when it changes.
+        No copies."""
         blocks = range(-(-self._used // ROWS_PER_BLOCK))
         return {"place": [[model, client, row] for (model, client), row in self._place.items()],
-                "blocks": {n: {"version": self._version[n], "rows": [v[n * ROWS_PER_BLOCK : min(self._used, (n + 1) * ROWS_PER_BLOCK)]
+                "blocks": {n: {"version": self._version[n],
+                               "rows": [v[n * ROWS_PER_BLOCK : min(self._used, (n + 1) * ROWS_PER_BLOCK)]
                                                                     for v in self._table]} for n in blocks}}
 
     @state.setter
     def state(self, saved: Mapping[str, Any]) -> None:
         self._place = {(model, client): row for model, client, row in saved["place"]}
         blocks = [saved["blocks"][n] for n in sorted(saved["blocks"])]
-        self._table = [torch.cat([block["rows"][i] for block in blocks]).to(v.device, v.dtype) for i, v in enumerate(self._table)]
+        self._table = [torch.cat([block["rows"][i] for block in blocks]).to(v.device, v.dtype)
+                       for i, v in enumerate(self._table)]
         self._version = Counter({n: block["version"] for n, block in saved["blocks"].items()})
         taken = set(self._place.values())
         self._next = self._used

@@ -1,8 +1,9 @@
 """Client pieces: the small steps of which a client's round is composed.
 
-A client's round is begin, update at each local step, end. A piece may remember something from one of its client's rounds to
-the next, and may change or add to what the client sends. Pieces are pure and free of Python control flow on tensor
-values, so that an engine may run them for many clients at once under `torch.func.vmap`, with numbers that are tensors.
+A client's round is begin, update at each local step, end. A piece may remember something from one of its client's
+rounds to the next, and may change or add to what the client sends. Pieces are pure and free of Python control flow on
+tensor values, so that an engine may run them for many clients at once under `torch.func.vmap`, with numbers that are
+tensors.
 
     FedAvg     sgd(lr)
     FedProx    add_proximal(mu), sgd(lr)
@@ -119,8 +120,9 @@ class ClientPiece:
         wants: names of what it reads of `ctx.shared`.
         bound: no update is longer that leaves it, where it sees to that.
         begin: (memory, context) -> state before the first local step.
-        end: (message, state, memory, context) -> (message, memory), once the last step is done. `message["update"]` is what
-            the client's training came to, `message["buffers"]` its buffers; `context.params` are the trained weights.
+        end: (message, state, memory, context) -> (message, memory), once the last step is done. `message["update"]` is
+            what the client's training came to, `message["buffers"]` its buffers; `context.params` are the trained
+            weights.
         payload: model -> bytes that one such model takes on the wire, where the piece changes that.
         once: a second one in the chain would make no sense: two strengths of one penalty, say.
         check: raises `AskewError` with the reason where the piece makes no sense in a plan.

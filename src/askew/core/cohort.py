@@ -42,8 +42,8 @@ class Cohort:
     def __init__(self, like: Mapping[str, Tensor], needs: Iterable[Statistic] = (),
                  buffers: Mapping[str, Tensor] | None = None) -> None:
         self._like = dict(like)
-        # Sums of several chunks are kept in float64 so that neither order nor chunking shows in the result. The first clients
-        # bring them; where these are all, they stay as they are.
+        # Sums of several chunks are kept in float64 so that neither order nor chunking shows in the result. The first
+        # clients bring them; where these are all, they stay as they are.
         self._sum: Params = {}
         self._totals: dict[Statistic, Any] = dict.fromkeys(needs)
         self._buffer_like = dict(buffers or {})
@@ -64,7 +64,8 @@ class Cohort:
             raise AskewError("the clients' numbers differ from configuration to configuration")
         return sorted(self._arrived)
 
-    def add(self, message: Mapping[str, Tree], senders: Senders, weights: Tensor, squares: Tensor | None = None) -> None:
+    def add(self, message: Mapping[str, Tree], senders: Senders, weights: Tensor,
+            squares: Tensor | None = None) -> None:
         """Add clients whose messages are stacked along a first axis.
 
         Args:
@@ -83,7 +84,8 @@ class Cohort:
                     self._sum[name] = torch.zeros_like(like, dtype=torch.float64)
                 self._sum[name].add_(u[0], alpha=float(weights[0]))  # one pass, no copy in float64
             else:
-                part = torch.mm(row if u.dtype == torch.float32 else weights[None].to(u.dtype), u.reshape(len(u), -1)).view(like.shape)
+                part = torch.mm(row if u.dtype == torch.float32 else weights[None].to(u.dtype),
+                                u.reshape(len(u), -1)).view(like.shape)
                 self._sum[name] = self._sum[name].double().add_(part) if name in self._sum else part
         for statistic, gathered in self._totals.items():
             self._totals[statistic] = statistic.add(gathered, message, senders)
@@ -131,7 +133,8 @@ class Cohort:
     def buffers(self) -> Params:
         """The weighted mean of the clients' buffers; counters are rounded to whole numbers."""
         means = {name: total / self._total for name, total in self._buffers.items()}
-        return {name: (v if self._buffer_like[name].is_floating_point() else v.round()).to(self._buffer_like[name].dtype)
+        return {name: (v if self._buffer_like[name].is_floating_point()
+                       else v.round()).to(self._buffer_like[name].dtype)
                 for name, v in means.items()}
 
     def norm_of_mean(self, names: Sequence[str] | None = None) -> Tensor:
@@ -169,7 +172,8 @@ def squared_lengths(updates: Mapping[str, Tensor]) -> Tensor:
 
 
 def _squares(rows: Tensor) -> Tensor:
-    """Of each row; a GPU adds up pairwise, a CPU one after the other, which is exact enough over some thousands at a time."""
+    """Of each row; a GPU adds up pairwise, a CPU one after the other, which is exact enough over some thousands at a
+    time."""
     if rows.is_cuda:
         return torch.linalg.vector_norm(rows, dim=1).double().square()
     whole = rows.shape[1] // _BLOCK * _BLOCK

@@ -1,6 +1,7 @@
 """What of torch is not public, in one place, under plain names. All of it has been seen to hold in torch 2.11 to 2.13.
 
-Where a version of torch no longer has one of them, this file fails to import, or the function named here, and nothing else.
+Where a version of torch no longer has one of them, this file fails to import, or the function named here, and nothing
+else.
 """
 
 from __future__ import annotations
@@ -17,14 +18,15 @@ from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
 
 # `TorchDispatchMode` sees every operation that is done below it; nothing public does.
 
-# Nested dicts and tuples of tensors. torch.utils.pytree (public) comes with 2.14 or later; optree would be a further dependency.
+# Nested dicts and tuples of tensors. torch.utils.pytree (public) comes with 2.14 or later; optree would be a further
+# dependency.
 tree_map = _pytree.tree_map
 tree_leaves = _pytree.tree_leaves
 tree_flatten = _pytree.tree_flatten
 tree_unflatten = _pytree.tree_unflatten
 
-# Many small tensors in one launch; without them a loop does it, slower on a GPU. `torch.func.vmap` has no rule for them: not for a
-# tensor that it is batching, which `is_batched` tells of.
+# Many small tensors in one launch; without them a loop does it, slower on a GPU. `torch.func.vmap` has no rule for
+# them: not for a tensor that it is batching, which `is_batched` tells of.
 foreach_add = torch._foreach_add
 foreach_sub = torch._foreach_sub
 foreach_mul = torch._foreach_mul
@@ -45,8 +47,8 @@ Conv = _ConvNd
 def compiler_settings(variants: int) -> AbstractContextManager[object]:
     """For calls of compiled functions: so many forms of one are kept, and axes that nobody marked have fixed lengths.
 
-    Without the first, torch silently compiles no more beyond 8 forms; without the second it lets those axes vary in which this
-    network differs from the last one of the process, and then may fail to compile it.
+    Without the first, torch silently compiles no more beyond 8 forms; without the second it lets those axes vary in
+    which this network differs from the last one of the process, and then may fail to compile it.
     """
     return torch._dynamo.config.patch(recompile_limit=variants, automatic_dynamic_shapes=False)
 
@@ -62,10 +64,12 @@ def padding_of(layer: nn.Conv1d | nn.Conv2d) -> list[int]:
 
 
 def computes_as(layer: nn.Module, kind: type[nn.Module]) -> bool:
-    """Whether a layer of a subclass has the methods of `kind` that compute something; convolutions have one beside `forward`."""
+    """Whether a layer of a subclass has the methods of `kind` that compute something; convolutions have one beside
+    `forward`."""
     return all(getattr(type(layer), name, None) is getattr(kind, name, None) for name in ("forward", "_conv_forward"))
 
 
 def weights_by_level(layer: nn.RNNBase) -> list[list[Tensor]]:
-    """Of a recurrent layer: its weights, level by level and way by way, in the order in which `torch.lstm` and the like take them."""
+    """Of a recurrent layer: its weights, level by level and way by way, in the order in which `torch.lstm` and the like
+    take them."""
     return [[getattr(layer, name) for name in names] for names in layer._all_weights]

@@ -41,7 +41,8 @@ class Dataset:
         name: how the data set calls itself in reports.
         train: the examples that clients share out among them.
         test: the examples on which the global model is judged.
-        classes: one name per class, of which labels are positions; of other targets one name per number, label or token.
+        classes: one name per class, of which labels are positions; of other targets one name per number, label or
+            token.
         client_ids: the natural owner of each training example (any integers), where the data have one.
         test_client_ids: the same for the test examples.
         targets: what is to be learnt: "classes" (int64 [N]), "numbers" (float32 [N, d]), several "labels" per example
@@ -106,10 +107,10 @@ class Dataset:
             train: inputs, and what is to be learnt of them.
             test: likewise.
             name: how the data set calls itself in reports.
-            classes: names of the classes, numbers, labels or tokens; default: 0, 1, ... up to the largest training label
-                (of tokens: the largest at all).
-            targets: "classes": whole numbers 0, 1, ... of any type; "numbers": [N] or [N, d]; "labels": 0 or 1 for each of
-                several labels, [N, L]; "tokens": whole numbers [N, T], -100 where there is none.
+            classes: names of the classes, numbers, labels or tokens; default: 0, 1, ... up to the largest training
+                label (of tokens: the largest at all).
+            targets: "classes": whole numbers 0, 1, ... of any type; "numbers": [N] or [N, d]; "labels": 0 or 1 for each
+                of several labels, [N, L]; "tokens": whole numbers [N, T], -100 where there is none.
 
         Example:
             >>> x, y = torch.zeros(3, 2), torch.tensor([0.0, 2.0, 1.0])
@@ -120,7 +121,8 @@ class Dataset:
             tensor([0.5000, 2.5000, 1.5000])
             >>> Dataset.from_tensors((x, y + 0.7), (x, y))  # doctest: +ELLIPSIS
             Traceback (most recent call last):
-            askew.core.errors.AskewError: custom: train: label 0.7 of example 0 is no class; labels must be whole numbers; ...
+            askew.core.errors.AskewError: custom: train: label 0.7 of example 0 is no class; labels must be whole
+                numbers; ...
         """
         examples = [Examples(as_tensor(f"{name}: {split} inputs", x), read_targets(f"{name}: {split}", y, targets))
                     for split, (x, y) in (("train", train), ("test", test))]
@@ -151,8 +153,8 @@ class Source:
 
     @classmethod
     def of(cls, data: Dataset) -> Source:
-        return cls(data.labels_of(data.train), data.num_classes, data.labels_of(data.test), data.client_ids, data.test_client_ids,
-                   data.targets)
+        return cls(data.labels_of(data.train), data.num_classes, data.labels_of(data.test), data.client_ids,
+                   data.test_client_ids, data.targets)
 
     def take(self, indices: np.ndarray) -> Source:
         """The same source with only these training examples."""

@@ -1,4 +1,5 @@
-"""Files: written so that a reader meets the old one or the new one, whole; read so that none can hang us or fill the memory.
+"""Files: written so that a reader meets the old one or the new one, whole; read so that none can hang us or fill the
+memory.
 
 Everything that askew writes goes through here. A file is written aside, under a name that says so, synced, and renamed;
 an interruption at any instant leaves the old file, and at most a leftover that `is_leftover` knows.
@@ -29,7 +30,8 @@ def is_leftover(path: Path) -> bool:
 
 @contextlib.contextmanager
 def written(path: str | Path) -> Iterator[Path]:
-    """A path to write to; at the end of the block, what was written there takes the place of `path`, at once or not at all.
+    """A path to write to; at the end of the block, what was written there takes the place of `path`, at once or not at
+    all.
 
     Example:
         >>> import tempfile
@@ -114,7 +116,8 @@ def check_regular(path: str | Path, what: str, most: int | None = None) -> None:
 
 def check_new(path: str | Path, option: str, remedy: str = "name another file, or remove it first",
               overwrite: bool = False) -> Path:
-    """Refuse, before any work, a file that exists already or could not be written; nothing a person made is overwritten.
+    """Refuse, before any work, a file that exists already or could not be written; nothing a person made is
+    overwritten.
 
     Args:
         option: that names it, e.g. `--save`.

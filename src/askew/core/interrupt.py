@@ -1,7 +1,9 @@
 """Ctrl-C, SIGTERM and SIGHUP (SLURM, containers, a closed terminal): each stops a run as Ctrl-C does.
 
-A signal raises KeyboardInterrupt where the program is, but never in the middle of a shielded block: that is done whole first.
-Once one has been raised, those that follow wait: saving what there is takes a moment, and is not to be lost to impatience.
+A signal raises KeyboardInterrupt where the program is, but never in the middle of a shielded block: that is done whole
+first.
+Once one has been raised, those that follow wait: saving what there is takes a moment, and is not to be lost to
+impatience.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from collections.abc import Iterator
 from types import FrameType
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
-SWALLOWED_S = 5.0  # after which a first signal that has led to nothing must have been swallowed: the next one raises again
+# After which a first signal that has led to nothing must have been swallowed: the next one raises again
+SWALLOWED_S = 5.0
 
 
 class _State:
@@ -25,7 +28,8 @@ class _State:
 
 @contextlib.contextmanager
 def as_ctrl_c() -> Iterator[None]:
-    """Within the block all of SIGNALS do what Ctrl-C does; those that somebody handles or ignores (nohup) already stay so."""
+    """Within the block all of SIGNALS do what Ctrl-C does; those that somebody handles or ignores (nohup) already stay
+    so."""
     if threading.current_thread() is not threading.main_thread():  # signals are the main thread's
         yield
         return

@@ -21,8 +21,8 @@ FIRST_POPULATION = "shards(clients=10, shards_per_client=2)"  # the default of a
 def migrate(values: Mapping[str, Any]) -> dict[str, Any]:
     """The keys of a recipe file, whichever version wrote it, as this version has them.
 
-    Format 2 had a rate's schedule among the arguments of `sgd`, four fields for what are combinators now, and modules' names
-    in those of pieces.
+    Format 2 had a rate's schedule among the arguments of `sgd`, four fields for what are combinators now, and modules'
+    names in those of pieces.
 
     Example:
         >>> migrate({"step": ["sgd(lr=0.1, lr_decay=0.992)"], "population": "iid(clients=4)", "hold_out": 0.1})
@@ -38,8 +38,10 @@ def migrate(values: Mapping[str, Any]) -> dict[str, Any]:
 def _combinators(values: Mapping[str, Any]) -> list[str]:
     """What the four fields said, in the order in which it happened; 0 was nothing."""
     held, use, shared, kept = (values.get(key) or None for key in FIELDS_OF_COMBINATORS)
-    parts = {"hold_out": {"fraction": held, "use": use} if held else {}, "share": {"fraction": shared}, "validation": {"fraction": kept}}
-    specs = [Spec(name, {key: value for key, value in args.items() if value is not None}) for name, args in parts.items()]
+    parts = {"hold_out": {"fraction": held, "use": use} if held else {}, "share": {"fraction": shared},
+             "validation": {"fraction": kept}}
+    specs = [Spec(name, {key: value for key, value in args.items() if value is not None})
+             for name, args in parts.items()]
     return [str(spec) for spec in specs if spec.args]
 
 

@@ -25,8 +25,8 @@ Function = Callable[[Tensor, Tensor], Tensor]
 class Objective:
     """A loss and how well a model does, as functions of outputs [B, ...] and targets [B, ...] of B examples.
 
-    Each example's numbers hang on that example alone: engines flatten the batches of many clients into one, and leave the
-    examples out that only fill a batch up.
+    Each example's numbers hang on that example alone: engines flatten the batches of many clients into one, and leave
+    the examples out that only fill a batch up.
 
     Args:
         losses: (outputs, targets) -> losses [B]; training minimises their mean over a batch.
@@ -36,8 +36,8 @@ class Objective:
         is_share: whether the headline is a share from 0 to 1, which reports show in percent.
         targets: what the data's targets must be; None: anything.
         output_shape: (shape of one target, outputs that the data ask for) -> shape of one example's output; None: any.
-        mean: (outputs, targets) -> the mean of the losses, where torch has one operation for it: the same number but for
-            rounding, with one launch less.
+        mean: (outputs, targets) -> the mean of the losses, where torch has one operation for it: the same number but
+            for rounding, with one launch less.
         spec: how it was made, set by `@piece`.
 
     Example:

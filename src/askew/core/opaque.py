@@ -11,8 +11,8 @@ import torch
 class Opaque:
     """A function of tensors as an operation of torch, `torch.ops.askew.<name>`.
 
-    What `torch.library.custom_op` makes of it, without its wrapper: that imports the whole compiler at the first call, which
-    takes longer than many a run.
+    What `torch.library.custom_op` makes of it, without its wrapper: that imports the whole compiler at the first call,
+    which takes longer than many a run.
     """
 
     def __init__(self, name: str, function: Callable[..., Any]) -> None:

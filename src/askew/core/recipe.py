@@ -29,9 +29,9 @@ from askew.core.population_spec import PopulationSpec
 from askew.core.registry import Spec
 
 # Field -> kind of the pieces it holds.
-PIECE_FIELDS = {"data": "data", "preprocess": "preprocess", "population": "partition", "model": "model", "start": "start",
-                "objective": "objective", "step": "client", "upload": "client", "server": "server", "pool": "pool",
-                "probes": "probe", "adversity": "adversity", "guard": "guard"}
+PIECE_FIELDS = {"data": "data", "preprocess": "preprocess", "population": "partition", "model": "model",
+                "start": "start", "objective": "objective", "step": "client", "upload": "client", "server": "server",
+                "pool": "pool", "probes": "probe", "adversity": "adversity", "guard": "guard"}
 LIST_FIELDS = ("preprocess", "step", "upload", "server", "probes", "adversity", "guard")
 SIDES = {"client": ("step", "upload"), "server": ("server",)}  # where pieces of one name may do different things
 LARGEST_FILE = 4 * MEGABYTE  # a recipe of all pieces has a few kilobytes
@@ -62,8 +62,8 @@ class Recipe:
         fraction: fraction C of the clients that train in a round.
         rounds: communication rounds.
         evaluate_every: rounds between evaluations; the last round is always evaluated.
-        judge: "global" takes the accuracy (the objective's headline) on the test set, "devices" the mean over clients of that
-            on each one's own test data; "auto" takes devices where the population or the pool is about devices.
+        judge: "global" takes the accuracy (the objective's headline) on the test set, "devices" the mean over clients
+            of that on each one's own test data; "auto" takes devices where the population or the pool is about devices.
         probes: further measurements in each round.
         adversity: what goes wrong with clients.
         guard: which updates the server leaves out.
@@ -115,9 +115,10 @@ class Recipe:
         """A variant with one field, or one argument of a piece, changed.
 
         Args:
-            address: a field (`rounds`) or piece.argument (`sgd.lr`, or `decay.start` of a schedule inside it), as `--set`
-                writes it; `client.adam.lr` and `server.adam.lr` (or a field's name in front) where both have a piece of
-                that name. One that takes the same arguments in both (`quantize`) is changed in both without it.
+            address: a field (`rounds`) or piece.argument (`sgd.lr`, or `decay.start` of a schedule inside it), as
+                `--set` writes it; `client.adam.lr` and `server.adam.lr` (or a field's name in front) where both have a
+                piece of that name. One that takes the same arguments in both (`quantize`) is changed in both without
+                it.
             value: the new value.
         """
         if "." not in address:
@@ -131,7 +132,9 @@ class Recipe:
             named = any(target in registry.names_in(spec) for _, spec in pieces)
             if named or (name == target and pieces):
                 piece = target if named else pieces[0][1].name
-                changes[name] = _put_together(name, [registry.with_argument(spec, piece, argument, value) for _, spec in pieces])
+                changes[name] = _put_together(name,
+                                              [registry.with_argument(spec, piece, argument, value)
+                                               for _, spec in pieces])
         if changes:
             return dataclasses.replace(self, **changes)
         present = [name for pieces in held.values() for _, spec in pieces for name in registry.names_in(spec)]
@@ -141,8 +144,8 @@ class Recipe:
     def fingerprint(self) -> str:
         """What a run does, in 12 digits: two recipes that differ only in name or seed have the same.
 
-        Taken over what is not as it is by default, so that a further field, or a further argument of a piece, with a default
-        that leaves all as it was, leaves the fingerprint as it was. Whoever changes a default raises `FORMAT`.
+        Taken over what is not as it is by default, so that a further field, or a further argument of a piece, with a
+        default that leaves all as it was, leaves the fingerprint as it was. Whoever changes a default raises `FORMAT`.
 
         Example:
             >>> plain = Recipe(server="momentum()")

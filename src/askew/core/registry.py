@@ -26,8 +26,8 @@ import torch
 from askew.core.arguments import accepted, hint_name, hints_of, options
 from askew.core.errors import AskewError, shortened, shown, suggest
 
-KINDS = ("data", "partition", "combinator", "preprocess", "model", "client", "server", "pool", "start", "objective", "probe",
-         "schedule", "adversity", "guard", "method")
+KINDS = ("data", "partition", "combinator", "preprocess", "model", "client", "server", "pool", "start", "objective",
+         "probe", "schedule", "adversity", "guard", "method")
 # Arguments that the program supplies, never the recipe: what a partition divides, what a network must fit.
 INJECTED = ("source", "seed", "input_shape", "num_classes", "data", "data_dir", "base")
 _PIECES: dict[str, dict[str, Callable[..., Any]]] = {kind: {} for kind in KINDS}
@@ -106,7 +106,8 @@ def dataclass_with_spec(value: Any) -> bool:
 
 @functools.cache
 def _file_all() -> None:
-    """askew's own pieces file themselves when they are imported, which happens when the first one is asked for by name."""
+    """askew's own pieces file themselves when they are imported, which happens when the first one is asked for by
+    name."""
     importlib.import_module("askew.catalogue")
 
 
@@ -261,7 +262,8 @@ def with_argument(spec: Spec, target: str, argument: str, value: Any) -> Spec:
         >>> str(with_argument(parse("client", "sgd(lr=decay(0.1, 0.995))"), "sgd", "lr", 0.3))
         'sgd(lr=decay(start=0.3, factor=0.995))'
     """
-    args = {key: with_argument(inner, target, argument, value) if isinstance(inner, Spec) else inner for key, inner in spec.args.items()}
+    args = {key: with_argument(inner, target, argument, value) if isinstance(inner, Spec) else inner
+            for key, inner in spec.args.items()}
     if spec.name != target:
         return replace(spec, args=args)
     present = args.get(argument)

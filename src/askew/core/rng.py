@@ -33,7 +33,8 @@ def key(seed: int, role: str, *parts: int) -> Tensor:
 def fold(keys: Tensor, data: Tensor | int) -> Tensor:
     """A new key from a key and a number; broadcasts, so a column of clients gives a column of keys."""
     if torch.compiler.is_compiling():
-        return torch.ops.askew.fold(keys, data if isinstance(data, Tensor) else None, data if isinstance(data, int) else 0)
+        return torch.ops.askew.fold(keys, data if isinstance(data, Tensor) else None,
+                                    data if isinstance(data, int) else 0)
     return _fold(keys, data if isinstance(data, Tensor) else None, data if isinstance(data, int) else 0)
 
 
@@ -87,7 +88,8 @@ def _signed(z: int) -> int:
     return (z + 2**63) % 2**64 - 2**63
 
 
-# A compiler must not look inside: Inductor writes the constants above as 32-bit numbers for a GPU, and fails or, worse, does not.
+# A compiler must not look inside: Inductor writes the constants above as 32-bit numbers for a GPU, and fails or, worse,
+# does not.
 _OPAQUE = {
     "fold": Opaque("fold", _fold),
     "bits": Opaque("bits", _bits),

@@ -34,8 +34,10 @@ class ServerContext:
         round: rounds completed before this one.
         clients: of the federation, whether they take part in this round or not.
         key: random stream of the server in this round.
-        cohort: statistics of the round's clients: `cohort.mean`, and `cohort[statistic]` for those that a piece `needs`.
-        train: trains a model on the server's own examples, (params, epochs) -> params; where the population keeps some for it.
+        cohort: statistics of the round's clients: `cohort.mean`, and `cohort[statistic]` for those that a piece
+            `needs`.
+        train: trains a model on the server's own examples, (params, epochs) -> params; where the population keeps some
+            for it.
         still: for each tensor, whether a piece before this one wants the model to stay as it is in this round (see
             `ServerPiece.still`); a piece that carries past updates on must not move it there.
     """
@@ -76,8 +78,10 @@ class ServerPiece:
         broadcast: state -> what the server sends beside the model, by name; clients' pieces read it as `ctx.shared`.
         sends: these names.
         wants: names of what it reads of the clients' messages, beyond "update" and "buffers".
-        view: (model, state) -> the model to evaluate; the identity unless a method evaluates another model than it trains.
-        still: (update, context) -> for each tensor, whether the model is to stay as it is there in this round. An update of 0
+        view: (model, state) -> the model to evaluate; the identity unless a method evaluates another model than it
+            trains.
+        still: (update, context) -> for each tensor, whether the model is to stay as it is there in this round. An
+            update of 0
             does not say so: momentum goes on from it. The pieces behind read it as `ctx.still`.
         payload: model -> bytes that one such model takes on the wire, where the piece changes that.
         watches: it leaves the update as it is.
@@ -152,11 +156,14 @@ class ServerChain:
             u, after = p.update(u, before, ctx)
             states.append(after)
             if still is not None:
-                ctx = replace(ctx, still=still if ctx.still is None else {name: v | ctx.still[name] for name, v in still.items()})
+                ctx = replace(ctx,
+                              still=still if ctx.still is None
+                              else {name: v | ctx.still[name] for name, v in still.items()})
         return u, tuple(states)
 
     def broadcast(self, state: Tree) -> dict[str, Tree]:
-        return {name: tree for p, own in zip(self.pieces, state, strict=True) for name, tree in p.broadcast(own).items()}
+        return {name: tree for p, own in zip(self.pieces, state, strict=True)
+                for name, tree in p.broadcast(own).items()}
 
     def view(self, params: Params, state: Tree) -> Params:
         for p, own in zip(self.pieces, state, strict=True):

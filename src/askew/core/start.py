@@ -15,8 +15,8 @@ class Start:
     """`make(task, fresh)` turns freshly initialised weights into those that round 1 begins with.
 
     Args:
-        depends_on: for a start that takes long to make: all that it depends on, of a task. Runs for which that is equal, and which
-            name the start in the same words, share one.
+        depends_on: for a start that takes long to make: all that it depends on, of a task. Runs for which that is
+            equal, and which name the start in the same words, share one.
     """
 
     make: Callable[[Any, ModelState], ModelState]

@@ -12,7 +12,8 @@ from askew.core.errors import AskewError
 Targets = Literal["classes", "numbers", "labels", "tokens"]
 PADDING = -100  # a token that stands for no token, as torch has it
 NUMBERS = "; for numbers to be learnt say targets='numbers'"  # what else to do about labels that are not whole
-MOST_CLASSES = 1_000_000  # a label beyond is an identifier or a mistake: a name for each class below it would fill the memory
+# A label beyond is an identifier or a mistake: a name for each class below it would fill the memory
+MOST_CLASSES = 1_000_000
 
 
 def read_targets(where: str, values: Any, targets: Targets) -> Tensor:
@@ -21,8 +22,8 @@ def read_targets(where: str, values: Any, targets: Targets) -> Tensor:
     Args:
         where: what to call them in an error.
         values: one row per example.
-        targets: "classes": whole numbers [N] -> int64 [N]; "numbers": [N] or [N, d] -> float32 [N, d]; "labels": 0 and 1,
-            [N, L] -> float32; "tokens": whole numbers [N, T] -> int64, with -100 where there is none.
+        targets: "classes": whole numbers [N] -> int64 [N]; "numbers": [N] or [N, d] -> float32 [N, d]; "labels": 0 and
+            1, [N, L] -> float32; "tokens": whole numbers [N, T] -> int64, with -100 where there is none.
 
     Example:
         >>> read_targets("price", [1, 2.5], "numbers")

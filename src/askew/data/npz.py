@@ -29,11 +29,12 @@ def npz(path: str, test_fraction: float = 0.2, targets: Targets = "classes") -> 
         path: the file.
         test_fraction: share of the examples held out for the test, in equal proportions of each class; only where the
             file has no test examples of its own.
-        targets: what `y` holds: "classes": one whole number or word per example; "numbers": [N] or [N, d]; "labels": 0 or 1
-            for each of several, [N, L]; "tokens": whole numbers [N, T], -100 where there is none.
+        targets: what `y` holds: "classes": one whole number or word per example; "numbers": [N] or [N, d]; "labels": 0
+            or 1 for each of several, [N, L]; "tokens": whole numbers [N, T], -100 where there is none.
 
     Returns:
-        A data set named after the file; classes are the distinct labels in order. Inputs beside tokens stay whole numbers.
+        A data set named after the file; classes are the distinct labels in order. Inputs beside tokens stay whole
+        numbers.
 
     Example:
         np.savez("data.npz", x=np.zeros((10, 3)), y=np.arange(10) % 2)

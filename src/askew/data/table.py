@@ -34,8 +34,8 @@ def table(path: str, label: str | list[str], client: str | None = None, features
         client: the column that says who owns the row (numbers or words), if there is one: hospitals, users, sites.
         features: the columns that are the inputs, all numbers; default: all other columns.
         test_fraction: share of the rows held out for the test, in equal proportions of each class.
-        targets: what `label` names: "classes"; "numbers" to be learnt; several "labels", each a column of 0 and 1; "tokens",
-            one column per place.
+        targets: what `label` names: "classes"; "numbers" to be learnt; several "labels", each a column of 0 and 1;
+            "tokens", one column per place.
 
     Returns:
         A data set of float32 inputs [N, features] named after the file; classes and clients are the distinct values
@@ -79,11 +79,13 @@ def _targets(path: str, columns: dict[str, Any], asked: list[str], targets: Targ
         if len(asked) != 1:
             raise AskewError(f"{path}: label={asked} names {len(asked)} columns; classes are one column, several are targets='numbers', "
                              "'labels' or 'tokens'")
-        (y,), classes = encode_labels(f"{path}: column {asked[0]!r}", _label_values(columns[asked[0]], float), remedy=NUMBERS)
+        (y,), classes = encode_labels(f"{path}: column {asked[0]!r}", _label_values(columns[asked[0]], float),
+                                      remedy=NUMBERS)
         return y, classes
     if not asked:
         raise AskewError(f"{path}: label names no column; give at least one")
-    y = read_targets(f"{path}: label", np.stack([_numbers(path, name, columns[name], "targets") for name in asked], axis=1), targets)
+    y = read_targets(f"{path}: label",
+                     np.stack([_numbers(path, name, columns[name], "targets") for name in asked], axis=1), targets)
     return y, numbered(path, targets, y) if targets == "tokens" else tuple(asked)
 
 

@@ -26,8 +26,8 @@ def from_torch_dataset(train: Any, test: Any, *, name: str = "custom", classes: 
         name: what the data set is called in reports.
         classes: their names; default: `train.classes` where there is one, else 0, 1, ... up to the largest label.
         client_ids: the natural owner of each training example.
-        targets: what the second of each pair is: "classes": one whole number; "numbers": one or several; "labels": 0 or 1
-            for each of several; "tokens": whole numbers, one per place.
+        targets: what the second of each pair is: "classes": one whole number; "numbers": one or several; "labels": 0 or
+            1 for each of several; "tokens": whole numbers, one per place.
 
     Returns:
         A data set; uint8 inputs stay uint8, all others become float32 (beside tokens, whole numbers become int64).

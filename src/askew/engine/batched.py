@@ -51,11 +51,13 @@ def batched_network(module: nn.Module, example: Tensor, axes: Mapping[str, int] 
     else:
         reason = f"{type(module).__name__} mixes the examples of a batch, or branches on their values"
         low = any(p.ndim < 2 for name, p in module.named_parameters() if name in copied[1])
-        ways += [("stacked layers", partial(_stacked, axes=axes or {}, rank=rank)) for rank in ((2, 3, 4) if low else (0,))]
+        ways += [("stacked layers", partial(_stacked, axes=axes or {}, rank=rank))
+                 for rank in ((2, 3, 4) if low else (0,))]
     ways.append(("vmap", _vmapped))
-    # A network whose `forward` looks across its batch (a mean over examples, say) would mix clients: compare. On a CPU first: a
-    # GPU would have to compile kernels for the sizes of this trial alone. In double precision first: rounding alone makes two
-    # ways through a deep network with BatchNorm differ. In a copy: what it keeps of the trial must not stay.
+    # A network whose `forward` looks across its batch (a mean over examples, say) would mix clients: compare. On a CPU
+    # first: a GPU would have to compile kernels for the sizes of this trial alone. In double precision first: rounding
+    # alone makes two ways through a deep network with BatchNorm differ. In a copy: what it keeps of the trial must not
+    # stay.
     places = [(elsewhere, example.cpu())]
     if example.is_floating_point() and all(p.dtype == torch.float32 for p in module.parameters()):
         places.insert(0, (copy.deepcopy(elsewhere).double(), example.cpu().double()))
@@ -113,7 +115,8 @@ def _stacked(module: nn.Module, axes: Mapping[str, int], rank: int) -> Network:
     """The network with a client axis as a function.
 
     Weights and buffers that a `forward` of the network's own uses ("bare") are given to it as it expects them: a buffer
-    is the same for all clients; a weight is repeated for each example, [K, ...] -> [K * B, ...], where it then broadcasts.
+    is the same for all clients; a weight is repeated for each example, [K, ...] -> [K * B, ...], where it then
+    broadcasts.
 
     Args:
         rank: axes that a bare weight of fewer than two is given, that of the examples included.
@@ -122,8 +125,10 @@ def _stacked(module: nn.Module, axes: Mapping[str, int], rank: int) -> Network:
     assert not isinstance(copied, str), "the caller has looked"
     stacked, bare = copied
     layers = [layer for layer in stacked.modules() if isinstance(layer, ClientDropout)]
-    drop = [f"{name}.key" if name else "key" for name, layer in stacked.named_modules() if isinstance(layer, ClientDropout)]
-    normalise = [f"{name}.counts" if name else "counts" for name, layer in stacked.named_modules() if isinstance(layer, ClientBatchNorm)]
+    drop = [f"{name}.key" if name else "key" for name, layer in stacked.named_modules()
+            if isinstance(layer, ClientDropout)]
+    normalise = [f"{name}.counts" if name else "counts" for name, layer in stacked.named_modules()
+                 if isinstance(layer, ClientBatchNorm)]
     frozen = {name: p.detach() for name, p in module.named_parameters() if not p.requires_grad}
     shapes = {name: p.shape for name, p in module.named_parameters()}
     places = places_of(stacked)
@@ -135,7 +140,8 @@ def _stacked(module: nn.Module, axes: Mapping[str, int], rank: int) -> Network:
         inner = shape if len(shape) > 1 else (*[1] * (rank - 1 - len(shape)), *shape)
         return v.view(len(v), 1, *inner).expand(-1, batch, *inner).flatten(0, 1)
 
-    def run(x: Tensor, params: Params, buffers: Params, clients: int, keys: Tensor | None, real: Tensor | None = None) -> Tensor:
+    def run(x: Tensor, params: Params, buffers: Params, clients: int, keys: Tensor | None,
+            real: Tensor | None = None) -> Tensor:
         weights = {**params, **{name: v.expand(clients, *v.shape) for name, v in frozen.items()}}
         state = {name: spread(name, v, x.shape[1]) if name in bare else v for name, v in weights.items()}
         state |= {name: v[0] if name in bare else v for name, v in buffers.items()}
@@ -161,22 +167,24 @@ def _vmapped(module: nn.Module) -> Network:
             set_keys(layers, key)
         return call(module, {**params, **buffers}, (x,), places)
 
-    def run(x: Tensor, params: Params, buffers: Params, clients: int, keys: Tensor | None, real: Tensor | None = None) -> Tensor:
+    def run(x: Tensor, params: Params, buffers: Params, clients: int, keys: Tensor | None,
+            real: Tensor | None = None) -> Tensor:
         return torch.func.vmap(one, in_dims=(0, 0, 0, None if keys is None else 0), randomness="error")(params, buffers, x, keys)
 
     return run
 
 
 def _problem(module: nn.Module, network: Network, example: Tensor) -> str | None:
-    """Why two clients with different weights and inputs do not get the scores, gradients and buffers that each gets alone.
+    """Why two clients with different weights and inputs do not get the scores, gradients and buffers that each gets
+    alone.
 
     None where they do, an empty string where they get others, and what torch says where it fails.
     """
     half = len(example) // 2
     whole = torch.stack([example[:half], example[half : 2 * half]])
-    # Batches of five, of two and of one: a `forward` may cut a batch into parts. Large inputs: it may do something else beyond
-    # some bound. Not of one with BatchNorm: torch's own gradients of it are wrong on a CPU (2.13) where what comes back lies in
-    # channels-last order, so that there is nothing to compare with.
+    # Batches of five, of two and of one: a `forward` may cut a batch into parts. Large inputs: it may do something else
+    # beyond some bound. Not of one with BatchNorm: torch's own gradients of it are wrong on a CPU (2.13) where what
+    # comes back lies in channels-last order, so that there is nothing to compare with.
     normalises = any(isinstance(layer, BatchNorm) for layer in module.modules())
     trials = [whole[:, :batch] for batch in dict.fromkeys((half, min(2, half), *([] if normalises else [1])))]
     trials += [30.0 * whole] if whole.is_floating_point() else []
@@ -204,20 +212,24 @@ def _same_as_alone(module: nn.Module, network: Network, inputs: Tensor) -> bool:
         return True
     with _NoValues():
         scores = network(inputs.clone(), params, after, 2, keys, None)
-    weights = torch.linspace(0.5, 1.5, scores[0].numel(), device=scores.device, dtype=scores.dtype).view(scores.shape[1:])
-    gradients = torch.autograd.grad((scores * weights).sum(), list(params.values()), allow_unused=True, materialize_grads=True)
+    weights = torch.linspace(0.5, 1.5, scores[0].numel(), device=scores.device,
+                             dtype=scores.dtype).view(scores.shape[1:])
+    gradients = torch.autograd.grad((scores * weights).sum(), list(params.values()), allow_unused=True,
+                                    materialize_grads=True)
     for k in range(2):
         set_keys(dropouts(module), keys[k])
         own = {name: v[k].detach().requires_grad_() for name, v in params.items()}
         kept = {name: b[k].clone() for name, b in buffers.items()}
         alone = call(module, {**own, **kept}, (inputs[k].clone(),))
-        wanted = torch.autograd.grad((alone * weights).sum(), list(own.values()), allow_unused=True, materialize_grads=True)
+        wanted = torch.autograd.grad((alone * weights).sum(), list(own.values()), allow_unused=True,
+                                     materialize_grads=True)
         length = torch.stack([v.norm() for v in wanted]).norm()
         if not length.isfinite():
             continue  # inputs that it cannot take, even alone
         if not torch.allclose(scores[k], alone, rtol=1e-2, atol=1e-3 * float(alone.detach().abs().max())):
             return False
-        if not all((got[k] - v).norm() <= 1e-2 * v.norm() + 1e-3 * length for got, v in zip(gradients, wanted, strict=True)):
+        if not all((got[k] - v).norm() <= 1e-2 * v.norm() + 1e-3 * length
+                   for got, v in zip(gradients, wanted, strict=True)):
             return False
         if not all(torch.allclose(after[name][k], b, rtol=1e-2, atol=1e-3) for name, b in kept.items()):
             return False
@@ -227,7 +239,8 @@ def _same_as_alone(module: nn.Module, network: Network, inputs: Tensor) -> bool:
 class _NoValues(TorchFunctionMode):
     """Nobody may look at the value of a tensor: a branch on it would decide for all clients at once."""
 
-    LOOKS = frozenset({Tensor.item, Tensor.tolist, Tensor.numpy, Tensor.__bool__, Tensor.__int__, Tensor.__float__, Tensor.__index__})
+    LOOKS = frozenset({Tensor.item, Tensor.tolist, Tensor.numpy, Tensor.__bool__, Tensor.__int__, Tensor.__float__,
+                       Tensor.__index__})
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function in self.LOOKS:

@@ -17,7 +17,8 @@ from askew.core.registry import Spec
 from askew.core.tensors import ModelState, Params, Tree
 from askew.engine.traits import Traits, traits_of
 
-_UNREAD: dict[str, Any] = {"client": None, "examples": None, "steps": None}  # nothing to count with, rather than a wrong number
+# Nothing to count with, rather than a wrong number
+_UNREAD: dict[str, Any] = {"client": None, "examples": None, "steps": None}
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,8 @@ class BatchedChain:
         shared: what the server sends beside the model, for names and numbers of axes.
     """
 
-    def __init__(self, specs: Sequence[Spec], like: Mapping[str, Tensor], varying: Mapping[tuple[int, str], Tensor] | None = None,
+    def __init__(self, specs: Sequence[Spec], like: Mapping[str, Tensor],
+                 varying: Mapping[tuple[int, str], Tensor] | None = None,
                  shared: Mapping[str, Tree] | None = None) -> None:
         self.specs, self.like, self.varying, self.shared = list(specs), like, dict(varying or {}), shared
         self.plain = ClientChain([registry.build("client", spec) for spec in specs])
@@ -70,8 +72,10 @@ class BatchedChain:
         """The same chain for some of the clients only."""
         return self.with_values({at: v[rows] for at, v in self.varying.items()}) if self.varying else self
 
-    def rebound(self, varying: Mapping[tuple[int, str], Tensor], columns: Mapping[tuple[int, str], Tensor]) -> BatchedChain:
-        """The same chain with its varying arguments in other memory, [K] and as columns [K, 1], for exactly K clients."""
+    def rebound(self, varying: Mapping[tuple[int, str], Tensor],
+                columns: Mapping[tuple[int, str], Tensor]) -> BatchedChain:
+        """The same chain with its varying arguments in other memory, [K] and as columns [K, 1], for exactly K
+        clients."""
         made = self.with_values(varying)
         made._all_columns = made._built(columns)
         return made
@@ -109,16 +113,18 @@ class BatchedChain:
         clients = len(keys)
 
         def one(u: Params, state: Tree, params: Params, key: Tensor, values: Any, ctx: _Given) -> tuple[Params, Tree]:
-            return self._built(values).update(u, state, ctx.context(params, round, step, key if self.traits.draws else None))
+            return self._built(values).update(u, state,
+                                              ctx.context(params, round, step, key if self.traits.draws else None))
 
         return self._vmapped(one, clients, start, facts)(u, state, params, keys, self._values(clients))
 
-    def end(self, message: Message, state: Tree, kept: Tree, params: Params, start: Params, round: int | Tensor, keys: Tensor,
-            facts: Facts) -> tuple[Message, Tree]:
+    def end(self, message: Message, state: Tree, kept: Tree, params: Params, start: Params, round: int | Tensor,
+            keys: Tensor, facts: Facts) -> tuple[Message, Tree]:
         """What the clients send and what they remember, [K, ...]."""
         clients = len(keys)
 
-        def one(message: Message, state: Tree, kept: Tree, params: Params, key: Tensor, values: Any, ctx: _Given) -> tuple[Message, Tree]:
+        def one(message: Message, state: Tree, kept: Tree, params: Params, key: Tensor, values: Any,
+                ctx: _Given) -> tuple[Message, Tree]:
             return self._built(values).end(message, state, kept, ctx.context(params, round, ctx.steps, key))
 
         return self._vmapped(one, clients, start, facts)(message, state, kept, params, keys, self._values(clients))
@@ -178,6 +184,8 @@ class _Given:
     def steps(self) -> Tensor | int:
         return self.numbers.get("steps", 0)
 
-    def context(self, params: Params, round: int | Tensor, step: int | Tensor = 0, key: Tensor | None = None) -> ClientContext:
+    def context(self, params: Params, round: int | Tensor, step: int | Tensor = 0,
+                key: Tensor | None = None) -> ClientContext:
         make_key = None if key is None else lambda: key
-        return ClientContext(params, self.start, round, step, shared=self.shared, make_key=make_key, **{**_UNREAD, **self.numbers})
+        return ClientContext(params, self.start, round, step, shared=self.shared, make_key=make_key,
+                             **{**_UNREAD, **self.numbers})

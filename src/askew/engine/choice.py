@@ -21,7 +21,8 @@ from askew.engine.threads import allowed_threads, examples_per_step, forward_flo
 from askew.engine.tuning import FEW_CLIENTS, SMALL_STEP, SMALL_WEIGHTS
 from askew.engine.vectorised import Vectorised
 
-ENGINES: dict[str, Callable[[Task], Engine]] = {"sequential": Sequential, "vectorised": Vectorised, "parallel": Parallel}
+ENGINES: dict[str, Callable[[Task], Engine]] = {"sequential": Sequential, "vectorised": Vectorised,
+                                                "parallel": Parallel}
 
 TRY_CLIENTS = 32  # of a calibration: enough to show what batching brings
 TRY_STEPS = 4
@@ -44,7 +45,8 @@ class Timing:
 def make_engine(name: str, task: Task, precision: str = "fp32", runs: int = 1, compiled: bool | None = None) -> Engine:
     """The engine of that name for a task; "auto" takes the one that `choose` names.
 
-    A network that the engine cannot take is trained one client after the other, with a warning that says which layer and why.
+    A network that the engine cannot take is trained one client after the other, with a warning that says which layer
+    and why.
 
     Args:
         precision: of the vectorised engine.
@@ -62,7 +64,8 @@ def make_engine(name: str, task: Task, precision: str = "fp32", runs: int = 1, c
             return Vectorised(task, precision=precision, runs=runs, compiled=compiled)
         return ENGINES[name](task)
     except CannotBatch as error:
-        warnings.warn(f"engine {name}: {error}; sequential is taken instead: one client after the other", UserWarning, stacklevel=2)
+        warnings.warn(f"engine {name}: {error}; sequential is taken instead: one client after the other", UserWarning,
+                      stacklevel=2)
         return Sequential(task)
 
 
@@ -78,8 +81,8 @@ def choose(task: Task, lanes: int = 1) -> str:
     """The engine for "auto": a rule, so that a recipe has the same one in every run, however busy the machine is.
 
     GPUs: vectorised. CPUs: vectorised where several clients have a small network, whose
-    operations take less time than calling them; else parallel where there are several clients, and threads for them; else
-    sequential. The bounds come from benchmarks/engine_choice.py. Rounds play no part: 20 are the first 20 of 40.
+    operations take less time than calling them; else parallel where there are several clients, and threads for them;
+    else sequential. The bounds come from benchmarks/engine_choice.py. Rounds play no part: 20 are the first 20 of 40.
 
     Args:
         lanes: configurations of this shape that would train together.
@@ -149,8 +152,8 @@ def _cut(task: Task, clients: int, steps: int) -> Task:
     most = steps * task.recipe.batch_size if task.recipe.batch_size else 10**9
     train = Ownership.of([task.population.train[client][:most] for client in task.sample(0)[:clients]])
     labels = task.data.labels_of(task.examples)
-    population = replace(task.population, train=train, counts=train.counts(labels, task.data.num_classes), validation=None,
-                         test=None, groups=None)
+    population = replace(task.population, train=train, counts=train.counts(labels, task.data.num_classes),
+                         validation=None, test=None, groups=None)
     return replace(task, population=population, recipe=task.recipe.replace(epochs=1, fraction=1.0))
 
 

@@ -56,14 +56,15 @@ def predict_classes(module: nn.Module, model: ModelState, x: Tensor, prepare: Pr
     return torch.cat([output.argmax(dim=1) for output in outputs(module, model, x, prepare)])
 
 
-def example_scores(module: nn.Module, model: ModelState, examples: Examples, prepare: Preprocess, objective: Objective) -> Tensor:
+def example_scores(module: nn.Module, model: ModelState, examples: Examples, prepare: Preprocess,
+                   objective: Objective) -> Tensor:
     """The objective's headline of each example."""
     parts = zip(outputs(module, model, examples.x, prepare), examples.y.split(CHUNK), strict=True)
     return torch.cat([objective.scores(output.float(), target).float() for output, target in parts])
 
 
-def evaluate(module: nn.Module, model: ModelState, examples: Examples, prepare: Preprocess, objective: Objective, labels: np.ndarray,
-             num_classes: int) -> Verdict:
+def evaluate(module: nn.Module, model: ModelState, examples: Examples, prepare: Preprocess, objective: Objective,
+             labels: np.ndarray, num_classes: int) -> Verdict:
     """Loss and measures on a set of examples.
 
     Args:
@@ -122,7 +123,8 @@ def device_record(scores: np.ndarray, groups: np.ndarray | None, objective: Obje
     """What is recorded of the clients' scores: mean, spread, the worst, and the mean of each group of clients."""
     name, worst = objective.headline, "min" if objective.higher_is_better else "max"
     record: dict[str, Any] = {f"device_{name}_mean": float(scores.mean()), f"device_{name}_std": float(scores.std()),
-                              f"device_{name}_{worst}": float(scores.min() if objective.higher_is_better else scores.max())}
+                              f"device_{name}_{worst}": float(scores.min() if objective.higher_is_better
+                                                              else scores.max())}
     if groups is not None:
         record[f"group_{name}"] = [float(scores[groups == g].mean()) for g in np.unique(groups)]
     return record

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 
-def call(module: nn.Module, tensors: Mapping[str, Tensor], inputs: tuple[Any, ...], places: Mapping[str, str] | None = None) -> Any:
+def call(module: nn.Module, tensors: Mapping[str, Tensor], inputs: tuple[Any, ...],
+         places: Mapping[str, str] | None = None) -> Any:
     """The network's result with these weights and buffers, by their first names; what is not given is its own.
 
     `torch.func.functional_call` ties shared weights, too, but leaves a network in which one *layer* stands in several
@@ -23,7 +24,8 @@ def call(module: nn.Module, tensors: Mapping[str, Tensor], inputs: tuple[Any, ..
     before = dict(given)
     result = torch.func.functional_call(module, given, inputs, tie_weights=False)
     if module.training and not torch.compiler.is_compiling():
-        # A buffer may be replaced instead of changed (`self.n = self.n + 1`); torch puts the new one into what it was given.
+        # A buffer may be replaced instead of changed (`self.n = self.n + 1`); torch puts the new one into what it was
+        # given.
         for place, v in before.items():
             if given[place] is not v:
                 with torch.no_grad():
@@ -35,8 +37,8 @@ def places_of(module: nn.Module) -> dict[str, str]:
     """Each place of a weight or buffer -> the name under which `named_parameters` and `named_buffers` list it.
 
     Example:
-        An embedding whose weight is tied to the last layer's has two places, `embedding.weight` and `out.weight`, both of
-        them for `embedding.weight`; a layer that stands twice in a network is one place.
+        An embedding whose weight is tied to the last layer's has two places, `embedding.weight` and `out.weight`, both
+        of them for `embedding.weight`; a layer that stands twice in a network is one place.
     """
     first: dict[int, str] = {}
     places: dict[str, str] = {}

@@ -36,9 +36,11 @@ from askew.engine.tuning import IDLE, WHOLE
 
 PRECISIONS = ("fp32", "tf32", "bf16")
 TRIED = 2  # clients whose gradients are also taken without what was compiled
-_VARIANTS = 256  # compiled forms of one function that are kept; beyond its limit `torch.compile` silently compiles no more
+# Compiled forms of one function that are kept; beyond its limit `torch.compile` silently compiles no more
+_VARIANTS = 256
 
-Form = tuple[int, int, bool, bool]  # of a local step: clients, batch, whether some stand idle, whether batches are padded
+# Of a local step: clients, batch, whether some stand idle, whether batches are padded
+Form = tuple[int, int, bool, bool]
 
 
 @dataclass
@@ -67,7 +69,8 @@ class Buffers:
     applies: dict[Form, Callable[..., None]] = field(default_factory=dict)  # the optimiser's step, compiled
 
 
-Graphs = dict[Any, Callable[[], None]]  # (form, number of steps) -> these steps; and what comes before and after all steps
+# (form, number of steps) -> these steps; and what comes before and after all steps
+Graphs = dict[Any, Callable[[], None]]
 
 
 class GraphedSteps:
@@ -87,9 +90,10 @@ class GraphedSteps:
         varies: that number is known to change from round to round.
     """
 
-    def __init__(self, network: Network, x: Tensor, y: Tensor, losses: Callable[[Tensor, Tensor], Tensor], prepare: Preprocess,
-                 precision: str, compiled: bool, exact: bool, drops: bool, dense: Collection[str] = (), kernels: Collection[str] = (),
-                 any_number: bool = True, varies: bool = False) -> None:
+    def __init__(self, network: Network, x: Tensor, y: Tensor, losses: Callable[[Tensor, Tensor], Tensor],
+                 prepare: Preprocess, precision: str, compiled: bool, exact: bool, drops: bool,
+                 dense: Collection[str] = (), kernels: Collection[str] = (), any_number: bool = True,
+                 varies: bool = False) -> None:
         self.x, self.y, self.prepare, self.precision = x, y, prepare, precision
         self.exact, self.drops, self.compiled, self.any_number = exact, drops, compiled, any_number
         self.dense, self.kernels = frozenset(dense), frozenset(kernels)
@@ -98,7 +102,8 @@ class GraphedSteps:
         self._inputs, self._forward = self._compile(self._plain[0]), self._compile(self._plain[1])
         self._fill, self._subtract = self._compile(_fill), self._compile(_subtract)
         self._numbers: set[int] = {0} if varies else set()  # of clients, so far
-        self._made: dict[Any, dict[int, tuple[Buffers, Graphs]]] = {}  # shape of work -> clients there is room for -> memory
+        # Shape of work -> clients there is room for -> memory
+        self._made: dict[Any, dict[int, tuple[Buffers, Graphs]]] = {}
         self.free()
 
     def _compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -113,13 +118,15 @@ class GraphedSteps:
         return call
 
     def _gather(self, examples: Tensor, counts: Tensor, keys: Tensor | None, number: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Inputs [K, B, ...], labels [K, B] and numbers of real examples [K] of step `number`, of all steps' [K, T, ...]."""
+        """Inputs [K, B, ...], labels [K, B] and numbers of real examples [K] of step `number`, of all steps' [K, T,
+        ...]."""
         mine = _at(examples, number)
         x = self.prepare.apply(self.x[mine.flatten()], None if keys is None else _at(keys, number).flatten())
         return x.unflatten(0, mine.shape), self.y[mine], _at(counts, number)
 
     def _losses(self, network: Network, objective: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
-        def losses(x: Tensor, y: Tensor, counts: Tensor, params: Params, buffers: Params, drop: Tensor | None, padded: bool) -> Tensor:
+        def losses(x: Tensor, y: Tensor, counts: Tensor, params: Params, buffers: Params, drop: Tensor | None,
+                   padded: bool) -> Tensor:
             with torch.autocast(x.device.type, torch.bfloat16, enabled=self.precision == "bf16"):
                 scores = network(x, params, buffers, x.shape[0], drop, counts if padded else None)
             return local_losses(scores, y, counts, objective)
@@ -146,8 +153,9 @@ class GraphedSteps:
         self._made.clear()
         self._pool = torch.cuda.graph_pool_handle() if self.device.type == "cuda" else None
 
-    def _run(self, start: Params, start_buffers: Params, chain: BatchedChain, kept: Tree, facts: Facts, examples: Tensor, counts: Tensor,
-             streams: Tensor, round: int, host_counts: np.ndarray, steps: list[int]) -> tuple[Params, Params, Tree, Tensor, Tensor]:
+    def _run(self, start: Params, start_buffers: Params, chain: BatchedChain, kept: Tree, facts: Facts,
+             examples: Tensor, counts: Tensor, streams: Tensor, round: int, host_counts: np.ndarray,
+             steps: list[int]) -> tuple[Params, Params, Tree, Tensor, Tensor]:
         """Train a chunk.
 
         Args:
@@ -156,12 +164,13 @@ class GraphedSteps:
             facts: what pieces read of each client.
 
         Returns:
-            updates, buffers and state [J, ...] and summed losses [J], in memory that the next run reuses; squared lengths
-            [J, tensors] of the updates.
+            updates, buffers and state [J, ...] and summed losses [J], in memory that the next run reuses; squared
+            lengths [J, tensors] of the updates.
         """
         clients, batch = len(streams), examples.shape[2]
         shared = all(len(v) == 1 for v in start.values()) and clients > 1
-        shape = (batch, shared, tuple(chain.varying), tuple(map(str, chain.specs)), tuple(len(v) == 1 for v in tree_leaves(facts.shared)))
+        shape = (batch, shared, tuple(chain.varying), tuple(map(str, chain.specs)),
+                 tuple(len(v) == 1 for v in tree_leaves(facts.shared)))
         given = (start, start_buffers, chain, kept, facts, examples, counts, streams)
         mine, graphs = self._memory(shape, *given)
         room = len(mine.streams)
@@ -186,11 +195,12 @@ class GraphedSteps:
             self._load(mine, *given, round)  # trials have changed the buffers
         for part in ("begin", *parts, "end"):
             graphs[part]()
-        updates, buffers, state = (tree_map(lambda v: v[:clients], tree) for tree in (mine.params, mine.buffers, mine.state))
+        updates, buffers, state = (tree_map(lambda v: v[:clients], tree)
+                                   for tree in (mine.params, mine.buffers, mine.state))
         return updates, buffers, state, mine.totals[:clients], mine.squares[:clients].clone()
 
-    def _memory(self, shape: Any, start: Params, start_buffers: Params, chain: BatchedChain, kept: Tree, facts: Facts, examples: Tensor,
-                counts: Tensor, streams: Tensor) -> tuple[Buffers, Graphs]:
+    def _memory(self, shape: Any, start: Params, start_buffers: Params, chain: BatchedChain, kept: Tree, facts: Facts,
+                examples: Tensor, counts: Tensor, streams: Tensor) -> tuple[Buffers, Graphs]:
         """Memory of an earlier chunk of this shape if it is large enough and not wastefully so, else new."""
         clients = len(streams)
         for room in sorted(self._made.get(shape, {})):
@@ -201,10 +211,11 @@ class GraphedSteps:
         self._made.setdefault(shape, {})[clients] = made
         return made
 
-    def _allocate(self, start: Params, start_buffers: Params, chain: BatchedChain, kept: Tree, facts: Facts, examples: Tensor,
-                  counts: Tensor, streams: Tensor) -> Buffers:
+    def _allocate(self, start: Params, start_buffers: Params, chain: BatchedChain, kept: Tree, facts: Facts,
+                  examples: Tensor, counts: Tensor, streams: Tensor) -> Buffers:
         clients = len(streams)
-        own = {name: _kernels(v, clients) if name in self.kernels else v.new_empty((clients, *v.shape[1:])) for name, v in start.items()}
+        own = {name: _kernels(v, clients) if name in self.kernels else v.new_empty((clients, *v.shape[1:]))
+               for name, v in start.items()}
         low = {name: torch.empty_like(v, dtype=torch.bfloat16) for name, v in own.items()
                if name in self.dense | self.kernels} if self.precision == "bf16" else {}
         return Buffers(own, low, {name: torch.empty_like(v) for name, v in start.items()},
@@ -213,15 +224,17 @@ class GraphedSteps:
                        Facts(**tree_map(torch.clone, facts.numbers), shared=tree_map(torch.clone, facts.shared)),
                        chain.begin(kept, own, start, torch.zeros((), dtype=torch.int64, device=self.device), facts),
                        torch.empty_like(examples), torch.empty_like(counts), torch.empty_like(streams),
-                       torch.zeros((), dtype=torch.int64, device=self.device), torch.zeros(1, dtype=torch.int64, device=self.device),
-                       torch.zeros(clients, device=self.device), torch.ones(clients, device=self.device),
+                       torch.zeros((), dtype=torch.int64, device=self.device),
+                       torch.zeros(1, dtype=torch.int64, device=self.device), torch.zeros(clients, device=self.device),
+                       torch.ones(clients, device=self.device),
                        {at: torch.empty_like(v) for at, v in chain.varying.items()},
-                       torch.zeros_like(examples) if self.prepare.random else streams, torch.zeros_like(counts) if self.drops else streams,
+                       torch.zeros_like(examples) if self.prepare.random else streams,
+                       torch.zeros_like(counts) if self.drops else streams,
                        torch.zeros_like(counts) if chain.traits.draws else streams,
                        torch.zeros((clients, len(own)), dtype=torch.float64, device=self.device))
 
-    def _load(self, mine: Buffers, start: Params, start_buffers: Params, chain: BatchedChain, kept: Tree, facts: Facts, examples: Tensor,
-              counts: Tensor, streams: Tensor, round: int) -> None:
+    def _load(self, mine: Buffers, start: Params, start_buffers: Params, chain: BatchedChain, kept: Tree, facts: Facts,
+              examples: Tensor, counts: Tensor, streams: Tensor, round: int) -> None:
         """What a run is given, to where the graphs read it."""
         clients = len(streams)
         copies = [(mine.start[name][: len(v)], v) for name, v in start.items()]
@@ -268,7 +281,8 @@ class GraphedSteps:
         if new:
             rates = {at: v[:clients] for at, v in mine.rates.items()}
             columns = {at: self._mark(v[:, None]) for at, v in rates.items()}
-            mine.applies[form] = self._make_apply(chain.rebound(rates, columns), mine.facts.of_rows(slice(0, clients)), uneven)
+            mine.applies[form] = self._make_apply(chain.rebound(rates, columns), mine.facts.of_rows(slice(0, clients)),
+                                                  uneven)
             if self.compiled:
                 self._check_compiled(mine, form)
         apply = mine.applies[form]
@@ -283,8 +297,10 @@ class GraphedSteps:
 
         return self._capture(steps, first, 3 if new else 1)
 
-    def _capture(self, work: Callable[[], None], trial: Callable[[], None] | None = None, trials: int = 1) -> Callable[[], None]:
-        """Work on fixed memory, ready to be repeated; tried before, to compile and let libraries choose their algorithms."""
+    def _capture(self, work: Callable[[], None], trial: Callable[[], None] | None = None,
+                 trials: int = 1) -> Callable[[], None]:
+        """Work on fixed memory, ready to be repeated; tried before, to compile and let libraries choose their
+        algorithms."""
         if self.device.type != "cuda":
             return work
         side = torch.cuda.Stream()
@@ -301,8 +317,8 @@ class GraphedSteps:
     def _make_apply(self, chain: BatchedChain, facts: Facts, uneven: bool) -> Callable[..., None]:
         """Gradients -> weights and optimiser state, in place; compiled where the maths is elementwise."""
 
-        def apply(params: Params, low: Params, gradients: Params, state: Tree, start: Params, round: Tensor, keys: Tensor,
-                  number: Tensor, counts: Tensor) -> None:
+        def apply(params: Params, low: Params, gradients: Params, state: Tree, start: Params, round: Tensor,
+                  keys: Tensor, number: Tensor, counts: Tensor) -> None:
             wide = {name: v.to(torch.promote_types(v.dtype, torch.float32)) for name, v in gradients.items()}
             u, new = chain.update(wide, state, params, start, round, keys, number[0], facts)
             if uneven:  # a client that has finished stands still, whatever its last batch would make of it
@@ -321,7 +337,8 @@ class GraphedSteps:
         clients = form[0]
         losses, gradients, counts = self._gradients(mine, form, self._inputs, self._forward)
         with torch.no_grad():
-            params, low, state, streams = (self._first(v, clients) for v in (mine.params, mine.low, mine.state, mine.streams))
+            params, low, state, streams = (self._first(v, clients)
+                                           for v in (mine.params, mine.low, mine.state, mine.streams))
             noise = self._mark(_at(mine.noise[:clients], mine.step)) if chain.traits.draws else streams
             mine.totals[:clients] += losses
             start = {name: v if len(v) == 1 else self._mark(v[:clients]) for name, v in mine.start.items()}
@@ -330,11 +347,13 @@ class GraphedSteps:
 
     def _gradients(self, mine: Buffers, form: Form, gather: Callable[..., Any],
                    forward: Callable[..., Tensor]) -> tuple[Tensor, Params, Tensor]:
-        """The losses of the first clients in the step that they have come to, their gradients, and how many examples are real."""
+        """The losses of the first clients in the step that they have come to, their gradients, and how many examples
+        are real."""
         clients, batch, _, padded = form
         keys = self._mark(mine.augment[:clients, :, :batch]) if self.prepare.random else None
         drop = self._mark(_at(mine.drop[:clients], mine.step)) if self.drops else None
-        x, y, counts = gather(self._mark(mine.examples[:clients, :, :batch]), self._first(mine.counts, clients), keys, mine.step)
+        x, y, counts = gather(self._mark(mine.examples[:clients, :, :batch]), self._first(mine.counts, clients), keys,
+                              mine.step)
         x, y, counts = self._mark(x), self._mark(y), self._mark(counts)
         leaves = {name: v.requires_grad_() for name, v in self._first({**mine.params, **mine.low}, clients).items()}
         losses = forward(x, y, counts, leaves, self._first(mine.buffers, clients), drop, padded)
@@ -344,9 +363,11 @@ class GraphedSteps:
         return losses.detach(), dict(zip(leaves, gradients, strict=True)), counts
 
     def _check_compiled(self, mine: Buffers, form: Form) -> None:
-        """Compilers err: the first step's gradients of some clients must be what they are uncompiled. Gross errors, not rounding."""
+        """Compilers err: the first step's gradients of some clients must be what they are uncompiled. Gross errors, not
+        rounding."""
         few = min(TRIED, form[0])
-        found = {name: v[:few].float() for name, v in self._gradients(mine, form, self._inputs, self._forward)[1].items()}
+        found = {name: v[:few].float()
+                 for name, v in self._gradients(mine, form, self._inputs, self._forward)[1].items()}
         wanted = {name: v.float() for name, v in self._gradients(mine, (few, *form[1:]), *self._plain)[1].items()}
         whole = torch.stack([v.norm() for v in wanted.values()]).norm()
         for name, v in wanted.items():
@@ -370,7 +391,8 @@ class GraphedSteps:
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """What an engine that is no longer used leaves behind must not be freed while a graph is captured: CUDA gives that up then."""
+    """What an engine that is no longer used leaves behind must not be freed while a graph is captured: CUDA gives that
+    up then."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -413,14 +435,16 @@ def _subtract(params: Params, start: Params) -> Tensor:
 
 
 def _kernels(like: Tensor, clients: int) -> Tensor:
-    """Memory for convolutions' weights [K, O, C, R, S], in the order in which the kernels of `client_conv2d` read them."""
+    """Memory for convolutions' weights [K, O, C, R, S], in the order in which the kernels of `client_conv2d` read
+    them."""
     shape = (clients, *like.shape[1:])
     back = [KERNEL_ORDER.index(axis) for axis in range(len(shape))]
     return like.new_empty([shape[axis] for axis in KERNEL_ORDER]).permute(back)
 
 
 def _bucket(active: int, room: int) -> int:
-    """The smallest of K, K/2, K/4, ..., down to 4, that holds all active clients: few graphs, at most half of it idle."""
+    """The smallest of K, K/2, K/4, ..., down to 4, that holds all active clients: few graphs, at most half of it
+    idle."""
     size = room
     while (size + 1) // 2 >= max(active, 4):  # the step of a few clients costs what launching its kernels costs
         size = (size + 1) // 2

@@ -56,7 +56,8 @@ class Planner:
         roots = torch.stack([rng.key(lane.task.recipe.seed, "client", lane.round) for lane in lanes])
         lane_of = torch.tensor([i for i, _ in jobs])
         streams = on_device(rng.fold(roots[lane_of], torch.tensor([job.client for _, job in jobs])), device)
-        offsets = on_device([base[i] + int(lanes[i].task.population.train.offsets[job.client]) for i, job in jobs], device)
+        offsets = on_device([base[i] + int(lanes[i].task.population.train.offsets[job.client]) for i, job in jobs],
+                            device)
         schedule = make_schedule(streams, owned, offsets, sizes, recipe.epochs, recipe.batch_size)
         return Layout(jobs, schedule, streams, sizes)
 

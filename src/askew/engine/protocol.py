@@ -53,7 +53,8 @@ class Chunk:
         message: "update", "buffers", and what the clients' pieces have added.
         losses: [jobs] mean local losses.
         kept: what the clients remember from now on.
-        squares: [jobs, tensors] squared lengths of the updates' tensors, where the engine has taken them for all at once.
+        squares: [jobs, tensors] squared lengths of the updates' tensors, where the engine has taken them for all at
+            once.
         together: lanes whose chunks lie in memory at the same time; they follow each other.
     """
 
@@ -67,7 +68,8 @@ class Chunk:
     def of_rows(self, rows: list[int]) -> Chunk:
         """Some of the jobs."""
         message, losses, kept = tree_map(lambda v: v[rows], (self.message, self.losses, self.kept))
-        return Chunk([self.jobs[i] for i in rows], message, losses, kept, None if self.squares is None else self.squares[rows])
+        return Chunk([self.jobs[i] for i in rows], message, losses, kept,
+                     None if self.squares is None else self.squares[rows])
 
     @property
     def updates(self) -> Params:

@@ -165,7 +165,8 @@ class Task:
 
     def evaluate(self, model: ModelState) -> Verdict:
         labels = self.data.labels_of(self.data.test)
-        return evaluate(self._judged, model, self.data.test, self.prepare, self.objective, labels, self.data.num_classes)
+        return evaluate(self._judged, model, self.data.test, self.prepare, self.objective, labels,
+                        self.data.num_classes)
 
     def score(self, model: ModelState) -> float:
         """The objective's headline on the test set."""
@@ -191,7 +192,8 @@ def build_task(recipe: Recipe, *, data: Dataset | None = None, population: Popul
     Args:
         data: a data set of your own.
         population: a federation of your own.
-        model: any `torch.nn.Module` from inputs to outputs that the objective takes; it is copied, and its weights are the start.
+        model: any `torch.nn.Module` from inputs to outputs that the objective takes; it is copied, and its weights are
+            the start.
         data_dir: where data sets lie.
     """
     device = available(device)
@@ -219,8 +221,8 @@ def build_task(recipe: Recipe, *, data: Dataset | None = None, population: Popul
     server = ServerChain([registry.build("server", spec) for spec in recipe.server])
     pool: Pool = registry.build("pool", recipe.pool)
     task = Task(
-        recipe=recipe, data=data, population=population, module=module, fresh=_weights_of(module), client=client, server=server,
-        pool=pool, probes=tuple(registry.build("probe", spec) for spec in recipe.probes),
+        recipe=recipe, data=data, population=population, module=module, fresh=_weights_of(module), client=client,
+        server=server, pool=pool, probes=tuple(registry.build("probe", spec) for spec in recipe.probes),
         prepare=prepare, objective=objective, device=device, examples=examples, adversities=adversities,
         guards=tuple(registry.build("guard", spec) for spec in recipe.guard), axes=axes,
     )
@@ -303,7 +305,8 @@ def _built(spec: Spec, **given: Any) -> nn.Module:
 
 
 def _rewritten(module: nn.Module, rewrite: Callable[[nn.Module], None], x: Tensor) -> nn.Module:
-    """The network with layers exchanged, if it still gives what it gave: a `forward` may take single layers of an `nn.Sequential`."""
+    """The network with layers exchanged, if it still gives what it gave: a `forward` may take single layers of an
+    `nn.Sequential`."""
     made = copy.deepcopy(module)
     rewrite(made)
     try:
@@ -344,7 +347,8 @@ def available(name: str | torch.device) -> torch.device:
 
 
 def _check_memory(task: Task) -> None:
-    """What clients remember, and statistics that keep all updates, must fit the device; refuse before the first round."""
+    """What clients remember, and statistics that keep all updates, must fit the device; refuse before the first
+    round."""
     memory = ClientMemory(task.client.keep, task.fresh)
     rounds = task.recipe.rounds * task.cohort_size
     remembered = memory.bytes_per_client * min(task.num_clients, rounds) if memory else 0

@@ -1,7 +1,7 @@
 """What an engine has to know of a client chain, found out by running it once on a few numbers.
 
-A piece holds its maths and nothing for engines. Whether that maths acts on each coordinate by itself (so that tensors with
-a client axis in front need no `vmap`), and what of the context it reads, shows in the operations that it does.
+A piece holds its maths and nothing for engines. Whether that maths acts on each coordinate by itself (so that tensors
+with a client axis in front need no `vmap`), and what of the context it reads, shows in the operations that it does.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from askew.core.compat import TorchDispatchMode, tree_leaves, tree_map
 from askew.core.tensors import ModelState, Params, Tree
 
 # Operations that make or copy tensors, whatever their shape.
-_HARMLESS = frozenset({"zeros_like", "ones_like", "full_like", "empty_like", "clone", "detach", "_to_copy", "lift_fresh", "alias", "copy_",
-                       "scalar_tensor"})
+_HARMLESS = frozenset({"zeros_like", "ones_like", "full_like", "empty_like", "clone", "detach", "_to_copy",
+                       "lift_fresh", "alias", "copy_", "scalar_tensor"})
 _REDUCING = ("_foreach_norm", "_foreach_max")
-_OF_ONE_CLIENT = frozenset({"client", "examples", "steps", "shared", "key"})  # numbers per client that would have to be spread over tensors
+# Numbers per client that would have to be spread over tensors
+_OF_ONE_CLIENT = frozenset({"client", "examples", "steps", "shared", "key"})
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,8 @@ class Traits:
 
 
 # Of a chain that cannot be tried on small tensors, or that goes different ways in different rounds: what fits all.
-_CAREFUL = Traits(False, frozenset({"params", "start", "round", "step", "steps", "client", "examples", "shared", "key"}), True)
+_CAREFUL = Traits(False,
+                  frozenset({"params", "start", "round", "step", "steps", "client", "examples", "shared", "key"}), True)
 
 
 def traits_of(chain: ClientChain, params: Mapping[str, Tensor], shared: Mapping[str, Tree] | None = None) -> Traits:
@@ -63,7 +65,8 @@ def _tried(chain: ClientChain, small: Params, shared: Mapping[str, Tree]) -> Tra
 
     def context() -> ClientContext:
         # Tensors as round and step: a piece that branches on their values looks at them, which shows.
-        return _Watched(dict(small), dict(small), torch.tensor(0), torch.tensor(0), 2, 0, 3, shared, lambda: rng.key(0, "traits"), reads)
+        return _Watched(dict(small), dict(small), torch.tensor(0), torch.tensor(0), 2, 0, 3, shared,
+                        lambda: rng.key(0, "traits"), reads)
 
     with torch.no_grad(), _Watch() as before:
         kept = chain.keep(ModelState(small))
@@ -85,9 +88,11 @@ def _tried(chain: ClientChain, small: Params, shared: Mapping[str, Tree]) -> Tra
 
 
 def _broadcasts(chain: ClientChain, small: Params) -> bool:
-    """Whether clients in one tensor, in its own shape or flat, get what each gets alone: a piece may look at the shape."""
+    """Whether clients in one tensor, in its own shape or flat, get what each gets alone: a piece may look at the
+    shape."""
     generator = torch.Generator().manual_seed(0)
-    u, params, start = ({name: torch.rand(3, *v.shape, generator=generator).to(v.dtype) for name, v in small.items()} for _ in range(3))
+    u, params, start = ({name: torch.rand(3, *v.shape, generator=generator).to(v.dtype) for name, v in small.items()}
+                        for _ in range(3))
 
     def stepped(u: Params, params: Params, start: Params) -> Params:
         ctx = ClientContext(params, start, torch.tensor(1), torch.tensor(1))
@@ -124,7 +129,8 @@ class _Watch(TorchDispatchMode):
     """Which operations are done.
 
     Attributes:
-        pointwise: all act on each coordinate by itself, and on tensors of one shape: a client axis in front of tensors of several
+        pointwise: all act on each coordinate by itself, and on tensors of one shape: a client axis in front of tensors
+        of several
             would not fall on itself.
         looks: the value of a tensor is asked for.
     """

@@ -111,7 +111,8 @@ class Vectorised:
             self.compiled,
             exact=not stacked, drops=self._drops, any_number=stacked,
             varies=task.pool.needs_validation or any(adversity.reason for adversity in task.adversities),
-            dense=_weights_of(task.module, nn.Linear) if stacked else (), kernels=_weights_of(task.module, nn.Conv2d) if stacked else (),
+            dense=_weights_of(task.module, nn.Linear) if stacked else (),
+            kernels=_weights_of(task.module, nn.Conv2d) if stacked else (),
         ) if (on_gpu if graphed is None else graphed) else None
         self._chains: dict[Any, BatchedChain] = {}  # to build one takes as long as a step of a small network
         self._planner = Planner(task.recipe, task.device, self.chunk_jobs)
@@ -183,8 +184,8 @@ class Vectorised:
         if chain.plain.enters:
             start, buffers = tree_map(lambda v: v.expand(len(jobs), *v.shape[1:]), (start, buffers))
             start, buffers = chain.enter(start, buffers, kept)
-        return Work(jobs, layout.schedule, layout.streams, layout.sizes, start, buffers, chain, self._facts(lanes, layout, chain), kept,
-                    lanes[0].round)
+        return Work(jobs, layout.schedule, layout.streams, layout.sizes, start, buffers, chain,
+                    self._facts(lanes, layout, chain), kept, lanes[0].round)
 
     def _chain(self, lanes: Sequence[Lane], jobs: list[tuple[int, Job]]) -> BatchedChain:
         """The pieces of all lanes' jobs; arguments in which the lanes differ become one value per job."""
@@ -237,8 +238,8 @@ class Vectorised:
         # Graphs want fixed shapes; what must not see padding has none among unequal clients, and goes step by step.
         if self._steps is not None and (even or not self._steps.exact):
             updates, buffers, state, totals, squares = self._steps.run(
-                work.start, work.start_buffers, work.chain, work.kept, work.facts, work.schedule.examples, work.schedule.counts,
-                work.streams, work.round, counts, steps)
+                work.start, work.start_buffers, work.chain, work.kept, work.facts, work.schedule.examples,
+                work.schedule.counts, work.streams, work.round, counts, steps)
             return Results(updates, buffers, state, totals / _steps_tensor(steps, device), squares)
         params, buffers = ({name: v.expand(len(steps), *v.shape[1:]).clone() for name, v in given.items()}
                            for given in (work.start, work.start_buffers))
@@ -256,8 +257,8 @@ class Vectorised:
         foreach_sub_(list(params.values()), [work.start[name] for name in params])
         return Results(params, buffers, state, totals / _steps_tensor(steps, device), squared_lengths(params))
 
-    def _step(self, work: Work, all_params: Params, all_buffers: Params, state: Tree, totals: Tensor, who: slice | Tensor, t: int,
-              batch: int) -> Tree:
+    def _step(self, work: Work, all_params: Params, all_buffers: Params, state: Tree, totals: Tensor,
+              who: slice | Tensor, t: int, batch: int) -> Tree:
         """Step t of the clients `who`; weights, buffers and totals are changed in place."""
         task = self.task
         params = {name: v[who].detach().requires_grad_() for name, v in all_params.items()}
@@ -303,14 +304,15 @@ class Vectorised:
                                            rng.fold(work.streams, UPLOAD), work.facts)
             return message, kept, trained.losses, squared_lengths(message["update"])
 
-    def _chunks(self, work: Work, message: Message, kept: Tree, losses: Tensor, squares: Tensor) -> Iterator[tuple[int, Chunk]]:
+    def _chunks(self, work: Work, message: Message, kept: Tree, losses: Tensor,
+                squares: Tensor) -> Iterator[tuple[int, Chunk]]:
         lanes = dict.fromkeys(i for i, _ in work.jobs)
         for i in lanes:
             at = [k for k, (lane, _) in enumerate(work.jobs) if lane == i]
             # Equal clients lie lane by lane: a view, no copy.
             pick = slice(at[0], at[-1] + 1) if at[-1] - at[0] + 1 == len(at) else on_device(at, losses.device)
-            yield i, Chunk([work.jobs[k][1] for k in at], _take(message, pick), losses[pick], _take(kept, pick), squares[pick],
-                           len(lanes))
+            yield i, Chunk([work.jobs[k][1] for k in at], _take(message, pick), losses[pick], _take(kept, pick),
+                           squares[pick], len(lanes))
 
 
 def _spread_over(examples: int) -> list[int]:

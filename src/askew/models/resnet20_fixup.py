@@ -16,7 +16,8 @@ _WIDTHS = (16, 32, 64)
 
 
 @piece("model")
-def resnet20_fixup(input_shape: tuple[int, ...], num_classes: int, scalar_rate: float = 0.1, slow_bias: bool = False) -> nn.Module:
+def resnet20_fixup(input_shape: tuple[int, ...], num_classes: int, scalar_rate: float = 0.1,
+                   slow_bias: bool = False) -> nn.Module:
     """20 layers: a 3x3 convolution, 3 stages of 3 residual blocks (16, 32, 64), the mean over all pixels, one FC.
 
     Fixup makes residual networks trainable without normalisation (L blocks, m convolutions in each branch):
@@ -30,13 +31,13 @@ def resnet20_fixup(input_shape: tuple[int, ...], num_classes: int, scalar_rate: 
     Args:
         input_shape: [channels, height, width], at least 4x4 pixels; [3, 32, 32] in the paper.
         num_classes: number of outputs (logits).
-        scalar_rate: rate of the scalar biases and multipliers relative to the other weights'. Fixup's code trains them at
-            a tenth (of the rate for a batch of 128). A scalar is its first value plus sqrt(scalar_rate) times a number that
-            is learnt, so that a plain gradient step on that number moves the scalar by scalar_rate times its own gradient.
-            Norms and weight decay see the number, which starts at 0.
-        slow_bias: train the classifier's bias at `scalar_rate`, too. Fixup's code does: its slow group is every parameter
-            with "bias" or "scale" in its name, `fc.bias` among them. Off, because ozdayi2020 has one rate for all, and
-            its runs here were made so.
+        scalar_rate: rate of the scalar biases and multipliers relative to the other weights'. Fixup's code trains them
+            at a tenth (of the rate for a batch of 128). A scalar is its first value plus sqrt(scalar_rate) times a
+            number that is learnt, so that a plain gradient step on that number moves the scalar by scalar_rate times
+            its own gradient. Norms and weight decay see the number, which starts at 0.
+        slow_bias: train the classifier's bias at `scalar_rate`, too. Fixup's code does: its slow group is every
+            parameter with "bias" or "scale" in its name, `fc.bias` among them. Off, because ozdayi2020 has one rate for
+            all, and its runs here were made so.
 
     Returns:
         `nn.Sequential` of conv1, bias1, relu1, stage1, stage2, stage3, pool, flatten, bias2, fc1, and bias3 with
@@ -137,7 +138,8 @@ class ClassBias(nn.Module):
 
 
 def _spread(number: Tensor, x: Tensor) -> Tensor:
-    """A number [1] as it is; one a client, [K, 1], beside each of the client's examples, which lie behind each other."""
+    """A number [1] as it is; one a client, [K, 1], beside each of the client's examples, which lie behind each
+    other."""
     if number.ndim == 1:
         return number
     each = number.to(x.dtype).expand(-1, x.shape[0] // number.shape[0]).flatten()
@@ -180,7 +182,8 @@ class FixupBlock(nn.Module):
 
 def _stage(wide_in: int, wide_out: int, stride: int, scalar_rate: float) -> nn.Sequential:
     num_blocks = _BLOCKS_PER_STAGE * len(_WIDTHS)
-    blocks: OrderedDict[str, nn.Module] = OrderedDict(block1=FixupBlock(wide_in, wide_out, stride, num_blocks, scalar_rate))
+    blocks: OrderedDict[str, nn.Module] = OrderedDict(block1=FixupBlock(wide_in, wide_out, stride, num_blocks,
+                                                                        scalar_rate))
     for number in range(2, _BLOCKS_PER_STAGE + 1):
         blocks[f"block{number}"] = FixupBlock(wide_out, wide_out, 1, num_blocks, scalar_rate)
     return nn.Sequential(blocks)

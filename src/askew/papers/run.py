@@ -45,7 +45,8 @@ def reproduce(items: Sequence[Item], results: Results, *, seeds: int | None = No
     if not left:
         return True
     begun = {paper: _begun(work / paper) for paper in {need.item.paper for need in left}}
-    folders = [begun[need.item.paper].get((need.fingerprint, need.seed), work / need.item.paper / f"{need.fingerprint}-{need.seed}")
+    folders = [begun[need.item.paper].get((need.fingerprint, need.seed),
+                                          work / need.item.paper / f"{need.fingerprint}-{need.seed}")
                for need in left]
     keeper = _Keeper(left, folders, results, on_round)
     done = sweep([need.recipe for need in left], engine=engine, precision=precision, device=device, data_dir=data_dir,

@@ -18,5 +18,6 @@ from askew.partition.share import share
 from askew.partition.subset import subset
 from askew.partition.validation import validation
 
-__all__ = ["classes_per_client", "combine", "dirichlet", "dirichlet_per_class", "draw", "emd", "hierarchical", "hold_out",
-           "hypergeometric", "iid", "label_blocks", "natural", "pooled", "power_law", "shards", "share", "subset", "validation"]
+__all__ = ["classes_per_client", "combine", "dirichlet", "dirichlet_per_class", "draw", "emd", "hierarchical",
+           "hold_out", "hypergeometric", "iid", "label_blocks", "natural", "pooled", "power_law", "shards", "share",
+           "subset", "validation"]

@@ -38,7 +38,8 @@ def draw(population: str | Spec | PopulationSpec, source: Source, seed: int = 0)
     if len(splits) > 1:
         raise AskewError(f"population: two combinators of {str(spec)!r} take examples before the scheme does; keep one of them")
     server, rest = splits[0](source, seed) if splits else (np.zeros(0, np.int64), np.arange(len(source.labels)))
-    part: Population = registry.build("partition", spec.scheme, source=source.take(rest) if splits else source, seed=seed)
+    part: Population = registry.build("partition", spec.scheme, source=source.take(rest) if splits else source,
+                                      seed=seed)
     if splits:
         assert part.class_totals is not None
         out_of_reach = class_totals(source) - np.bincount(source.labels[rest], minlength=source.num_classes)
@@ -56,7 +57,8 @@ def combine(population: Population, spec: PopulationSpec, source: Source, seed: 
     if splits and not len(population.server):
         raise AskewError(f"population: {splits[0]} cannot be taken from a federation of your own; give it examples at the server yourself")
     done = population.scheme.split(" + ")
-    left = tuple(combinator for combinator in spec.combinators if combinator not in splits and str(combinator) not in done)
+    left = tuple(combinator for combinator in spec.combinators if combinator not in splits
+                 and str(combinator) not in done)
     return _changed(population, replace(spec, combinators=left), source, seed)
 
 

@@ -48,8 +48,8 @@ from askew.pieces.server.yogi import yogi
 
 __all__ = ["centralised", "data_sharing", "dp_fedavg", "fedadagrad", "fedadam", "fedavg", "fedavgm", "fedbn",
            "fedcd", "feddyn", "fedexp", "fednnnn", "fednova", "fedper", "fedprox", "fedyogi", "kept_momentum", "median",
-           "norm_norm", "ozdayi_combination", "projected", "scaffold", "server_momentum", "server_training", "sign_agreement",
-           "trimmed_mean"]
+           "norm_norm", "ozdayi_combination", "projected", "scaffold", "server_momentum", "server_training",
+           "sign_agreement", "trimmed_mean"]
 
 
 @piece("method")
@@ -134,7 +134,8 @@ def sign_agreement(base: Recipe | None = None, theta: float = 2.0) -> Recipe:
 
 
 @piece("method")
-def ozdayi_combination(base: Recipe | None = None, theta: float = 2.0, beta: float = 0.9, hold_out: float = 0.05) -> Recipe:
+def ozdayi_combination(base: Recipe | None = None, theta: float = 2.0, beta: float = 0.9,
+                       hold_out: float = 0.05) -> Recipe:
     """The best of ozdayi2020's grid search: sign agreement, momentum and server training together."""
     recipe = _named(base, "ozdayi_combination")
     return recipe.replace(population=_at_server(recipe, hold_out),
@@ -142,7 +143,8 @@ def ozdayi_combination(base: Recipe | None = None, theta: float = 2.0, beta: flo
 
 
 @piece("method")
-def data_sharing(base: Recipe | None = None, hold_out: float = 0.1, alpha: float = 0.5, warm_up_until: float = 0.6) -> Recipe:
+def data_sharing(base: Recipe | None = None, hold_out: float = 0.1, alpha: float = 0.5,
+                 warm_up_until: float = 0.6) -> Recipe:
     """A warm-up model and a random share of a small global set for every client (zhao2018, section 4.2)."""
     recipe = _named(base, "data_sharing")
     start = f"warm_up(until={warm_up_until})" if warm_up_until else recipe.start
@@ -162,10 +164,12 @@ def fedcd(base: Recipe | None = None, milestones: list[int] | None = None, bits:
     recipe = _named(base, "fedcd")
     at = milestones if milestones is not None else [5, 15, 25, 30]
     population = recipe.population
-    if population.get("validation") is None and population.name not in ("hierarchical", "hypergeometric"):  # they have their own
+    # They have their own
+    if population.get("validation") is None and population.name not in ("hierarchical", "hypergeometric"):
         population += "validation(0.2)"
     average = tuple("mean(weights='score')" if spec.name == "mean" else spec for spec in recipe.server)
-    return quantised(recipe.replace(population=population, pool=f"clone_and_delete(milestones={at})", server=average), bits, rounding)
+    return quantised(recipe.replace(population=population, pool=f"clone_and_delete(milestones={at})", server=average),
+                     bits, rounding)
 
 
 def quantised(recipe: Recipe, bits: int = 8, rounding: Literal["random", "nearest"] = "random") -> Recipe:
@@ -181,11 +185,13 @@ def scaffold(base: Recipe | None = None, lr: PositiveRate | None = None) -> Reci
     """Steps corrected by control variates that clients and server keep (Karimireddy et al. 2020, option II).
 
     Args:
-        lr: the clients' rate, for control variates as the paper's formula has them; None measures the gradients themselves.
+        lr: the clients' rate, for control variates as the paper's formula has them; None measures the gradients
+            themselves.
     """
     recipe = _named(base, "scaffold")
     drift = correct_drift() if lr is None else correct_drift(lr)
-    return recipe.replace(step=(drift, *recipe.step), server=_then(_aggregated(recipe, mean("uniform")), update_control()))
+    return recipe.replace(step=(drift, *recipe.step),
+                          server=_then(_aggregated(recipe, mean("uniform")), update_control()))
 
 
 @piece("method")
@@ -250,7 +256,8 @@ def kept_momentum(base: Recipe | None = None, momentum: float = 0.9) -> Recipe:
     """Clients whose momentum goes on from round to round, as in the programs of zhao2018 and fedcd2020."""
     recipe = _named(base, "kept_momentum")
     changed = tuple(Spec(spec.name, {**spec.args, "momentum": momentum, "keep_momentum": True})
-                    if "keep_momentum" in inspect.signature(find("client", spec.name)).parameters else spec for spec in recipe.step)
+                    if "keep_momentum" in inspect.signature(find("client", spec.name)).parameters else spec
+                    for spec in recipe.step)
     return recipe.replace(step=changed)
 
 
@@ -269,22 +276,26 @@ def dp_fedavg(base: Recipe | None = None, noise: float = 1.0, length: float = 1.
 
 @piece("method")
 def fedper(base: Recipe | None = None, names: list[str] | None = None) -> Recipe:
-    """Layers that stay at the client (Arivazhagan et al. 2019); by default those named fc2, the head of the small networks here."""
+    """Layers that stay at the client (Arivazhagan et al. 2019); by default those named fc2, the head of the small
+    networks here."""
     recipe = _named(base, "fedper")
     return recipe.replace(step=(*recipe.step, stay_local(names or ["fc2.*"])))
 
 
 @piece("method")
 def fedbn(base: Recipe | None = None, names: list[str] | None = None) -> Recipe:
-    """Normalisation layers that stay at the client (Li et al. 2021); by default those with bn or norm in their names."""
+    """Normalisation layers that stay at the client (Li et al. 2021); by default those with bn or norm in their
+    names."""
     recipe = _named(base, "fedbn")
     return recipe.replace(step=(*recipe.step, stay_local(names or ["*bn*", "*norm*"])))
 
 
 def _aggregated(recipe: Recipe, aggregator: Aggregator) -> Recipe:
-    """With another piece in the place of the plain mean; one that a method before it has chosen is not silently dropped."""
+    """With another piece in the place of the plain mean; one that a method before it has chosen is not silently
+    dropped."""
     present = next((spec for spec in recipe.server if isinstance(build("server", spec), Aggregator)), None)
-    if present is not None and present != aggregator.spec and (present.name != "mean" or present.args.get("weights") == "score"):
+    if present is not None and present != aggregator.spec and (present.name != "mean"
+                                                               or present.args.get("weights") == "score"):
         raise AskewError(f"{recipe.name}: {present} and {aggregator} both say how updates become one; leave a method out, or put the "
                          "one that chooses the robust or scored average last")
     return recipe.replace(server=tuple(aggregator if spec == present else spec for spec in recipe.server))

@@ -42,8 +42,8 @@ class Gathering:
         memory: what clients remember; written when the round is complete.
     """
 
-    def __init__(self, task: Task, setting: Setting, round: int, entries: Mapping[int, GlobalModel], pool_state: PoolState,
-                 clients: Sequence[int], asked: Sequence[Job], memory: ClientMemory) -> None:
+    def __init__(self, task: Task, setting: Setting, round: int, entries: Mapping[int, GlobalModel],
+                 pool_state: PoolState, clients: Sequence[int], asked: Sequence[Job], memory: ClientMemory) -> None:
         self.round, self.entries, self.clients, self.asked = round, entries, clients, asked
         reasons, self.measured = absent(task, round, clients)
         self.jobs = [job for job in asked if job.client not in reasons]
@@ -75,7 +75,8 @@ class Gathering:
         """Of what the server has sent beside the models, once per job."""
         if not self.task.server.broadcasts:
             return 0
-        sizes = {number: sum(v.numel() * v.element_size() for v in tree_leaves(tree)) for number, tree in self.lane.shared.items()}
+        sizes = {number: sum(v.numel() * v.element_size() for v in tree_leaves(tree))
+                 for number, tree in self.lane.shared.items()}
         return sum(sizes[job.model] for job in self.asked)
 
     @property
@@ -132,7 +133,8 @@ class Gathering:
             self.cohorts[number] = Cohort(start.params, self._needs, start.buffers)
             self.observed[number] = dict.fromkeys(i for i, _ in self._observers)
         senders = self.senders(number, chunk)
-        self.cohorts[number].add(chunk.message, senders, on_device(task.server.weigh(senders), task.device), chunk.squares)
+        self.cohorts[number].add(chunk.message, senders, on_device(task.server.weigh(senders), task.device),
+                                 chunk.squares)
         if self._memory:
             self.remembered.append((number, clients, tree_map(torch.clone, chunk.kept)))
         elif tree_leaves(chunk.kept):

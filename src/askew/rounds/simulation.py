@@ -37,8 +37,8 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class Launched:
-    """A round that has been handed to the device: what its clients send, the models the server makes of it, and what the
-    host wants to know of both, on its way."""
+    """A round that has been handed to the device: what its clients send, the models the server makes of it, and what
+    the host wants to know of both, on its way."""
 
     gathering: Gathering
     after: dict[int, GlobalModel]
@@ -122,7 +122,8 @@ class Simulation:
         return ModelState(self.task.server.view(entry.model.params, entry.chain), entry.model.buffers)
 
     def advance(self) -> Record:
-        """One round, or none of it: whatever stops it half-way (`DivergedError`, Ctrl-C) leaves all as it was before."""
+        """One round, or none of it: whatever stops it half-way (`DivergedError`, Ctrl-C) leaves all as it was
+        before."""
         launched, self._next = self._next or self.launch(), None
         coming = self.launch(launched) if self.foresees(launched) else None
         record = self.complete(launched)
@@ -153,7 +154,8 @@ class Simulation:
 
     def launched(self, gathering: Gathering, after: dict[int, GlobalModel]) -> Launched:
         """A round that has been trained and aggregated, and what the host wants to know of it."""
-        finite = [get_total_norm([v for v in entry.model.params.values() if v.numel()], norm_type=math.inf) for entry in after.values()]
+        finite = [get_total_norm([v for v in entry.model.params.values() if v.numel()], norm_type=math.inf)
+                  for entry in after.values()]
         lengths = [length for _, length in gathering.lengths.values()]
         return Launched(gathering, after, ToHost([gathering.train_loss, *finite, *lengths]))
 
@@ -165,7 +167,8 @@ class Simulation:
             with use_threads(self.threads.training):  # probes may train
                 self._complete(launched)
         except BaseException:
-            if self.last_record.get("round", 0) <= before[0]:  # else the round is done, and the interruption came at its end
+            # Else the round is done, and the interruption came at its end
+            if self.last_record.get("round", 0) <= before[0]:
                 self.round, self.models, self.pool_state, self._probe_states = before
             raise
         return self.last_record
@@ -207,7 +210,8 @@ class Simulation:
         task = self.task
         choice = np.asarray(task.pool.choice(self.pool_state))
         with use_threads(self.threads.evaluation):
-            verdicts: dict[int, Verdict] = {int(number): task.evaluate(self.view(int(number))) for number in np.unique(choice)}
+            verdicts: dict[int, Verdict] = {int(number): task.evaluate(self.view(int(number)))
+                                            for number in np.unique(choice)}
         result: Record = record_of(verdicts, choice)
         if not math.isfinite(result["loss"]):
             raise DivergedError(f"round {self.round}: the loss on the test data is {result['loss']}; {self._hint()}")
@@ -247,7 +251,8 @@ class Simulation:
                                     f"finite{f' (model {number})' if len(senders) > 1 else ''}; {self._hint()}")
 
     def _check_finite(self, largest: Mapping[int, Tensor]) -> None:
-        """Updates that are finite can still add up, in the server chain, to a model (here its largest weight) that is not."""
+        """Updates that are finite can still add up, in the server chain, to a model (here its largest weight) that is
+        not."""
         for number, weight in largest.items():
             if not weight.isfinite():
                 raise DivergedError(f"round {self.round + 1}: the server's update makes model {number} infinite; {self._hint()}, "
@@ -282,7 +287,8 @@ class Simulation:
         """Probes read the first model under its plain names, further ones with the model's number in front."""
         record: Record = {}
         for i, probe in enumerate(self.task.probes):
-            seen = Round(self.round + 1, self.models[number].model, after.model, cohort, cohort.clients, self._evaluated(after))
+            seen = Round(self.round + 1, self.models[number].model, after.model, cohort, cohort.clients,
+                         self._evaluated(after))
             states = self._probe_states[i]
             state = states[number] if number in states else probe.init(self._setting)
             values, states[number] = probe.read(self._setting, seen, state, gathered.get(i))
@@ -297,7 +303,8 @@ class Simulation:
         if spoils(self.task) and not self.task.guards:
             guard = f"{registry.names('guard')[0]}()"
             return f"clients send nonsense: add a guard that leaves such updates out (guard = '{guard}')"
-        rate = next((f"{spec.name}.lr is {spec.args['lr']}" for spec in self.task.recipe.step if "lr" in spec.args), None)
+        rate = next((f"{spec.name}.lr is {spec.args['lr']}" for spec in self.task.recipe.step if "lr" in spec.args),
+                    None)
         clips = any(isinstance(p, OnGradient) for p in self.task.client.pieces)
         return ("lower the learning rate" + (f" ({rate})" if rate else "")
                 + ("" if clips else ", or clip gradients (clip_gradient(10) before sgd)"))

@@ -1,8 +1,9 @@
 """The checkpoints of a run: the last two, each checked when it is read, so that damage is noticed and never trained on.
 
     checkpoint-120.pt    the state after round 120: tensors and plain values
-    checkpoint-120.json  its format, what it belongs to (recipe, environment, data), and the SHA-256 of all that it needs
-    memory/3-7.pt        what clients remember: block 3 in its 7th version; only blocks that have changed are written
+    checkpoint-120.json  its format, what it belongs to (recipe, environment, data), and the SHA-256 of all that it
+    needs memory/3-7.pt        what clients remember: block 3 in its 7th version; only blocks that have changed are
+    written
 """
 
 from __future__ import annotations

@@ -40,10 +40,11 @@ def compare(recipes: Mapping[str, Recipe], seeds: Sequence[int], *, target: floa
             on_round: Callable[[Record, Recipe], None] | None = None) -> Comparison:
     """Run every recipe with every seed, and judge all by one measure.
 
-    All recipes are built and checked before the first one runs. One seed goes after the other, and with each seed the methods
-    whose local training has the same shape train together: whenever it is stopped, methods have been compared on the same
-    seeds, but for the last one. "auto" takes for each run the engine that it would have alone, so that its numbers are
-    those of `askew.run`.
+    All recipes are built and checked before the first one runs. One seed goes after the other, and with each seed the
+    methods
+    whose local training has the same shape train together: whenever it is stopped, methods have been compared on the
+    same seeds, but for the last one. "auto" takes for each run the engine that it would have alone, so that its numbers
+    are those of `askew.run`.
 
     Args:
         recipes: label -> recipe; their seeds do not matter. Where one of them is judged by devices (its pool or its
@@ -52,11 +53,12 @@ def compare(recipes: Mapping[str, Recipe], seeds: Sequence[int], *, target: floa
         target: the accuracy to which rounds are counted; None takes 95% of what centralised training reaches.
         engine, device, data_dir: as in `askew.run`.
         out: a folder, which gets table.json and a run folder for each recipe and seed; nothing is written without one.
-        go_on: the folder holds an interrupted comparison: keep what finished, diverged or failed, resume what was under way,
-            do the rest.
+        go_on: the folder holds an interrupted comparison: keep what finished, diverged or failed, resume what was under
+            way, do the rest.
         retry_failed: then go on with what failed, too.
         checkpoint_every: as in `askew.run`.
-        on_round: called with each round's record; the rounds that a run which broke off did not reach come as empty records.
+        on_round: called with each round's record; the rounds that a run which broke off did not reach come as empty
+            records.
 
     Returns:
         the comparison; on Ctrl-C, of what was finished.
@@ -80,19 +82,22 @@ def compare(recipes: Mapping[str, Recipe], seeds: Sequence[int], *, target: floa
         for _ in range(0 if result.finished or result.interrupted else result.recipe.rounds - len(result.records)):
             tell({}, result.recipe)
 
-    configurations = [Configuration(contender.recipe.replace(seed=seed), None if out is None else Path(out) / f"{names[label]}-seed{seed}",
-                                    go_on=True, retry=retry_failed, wave=wave)
+    configurations = [Configuration(contender.recipe.replace(seed=seed),
+                                    None if out is None else Path(out) / f"{names[label]}-seed{seed}", go_on=True,
+                                    retry=retry_failed, wave=wave)
                       for wave, seed in enumerate(seeds) for label, contender in contenders.items()]
     check_engine(engine, "fp32")
     means = Means(engine, device=device, data_dir=data_dir, as_alone=True, checkpoint_every=Every.of(checkpoint_every))
     with held(None if out is None else Path(out), "comparison"):
-        results = drive(configurations, means, keep=False, on_round=lambda _, record, recipe: tell(record, recipe), on_end=tell_missing)
+        results = drive(configurations, means, keep=False, on_round=lambda _, record, recipe: tell(record, recipe),
+                        on_end=tell_missing)
     # A run half done is no result: going on with the comparison resumes it.
-    over = {label: tuple(replace(result, model={}) for result in results[at :: len(contenders)] if not result.interrupted)
+    over = {label: tuple(replace(result, model={}) for result in results[at :: len(contenders)]
+                         if not result.interrupted)
             for at, label in enumerate(contenders)}
-    done = Comparison(tuple(replace(contender, results=over[label]) for label, contender in contenders.items()), tuple(seeds), judge,
-                      target, majority, time.monotonic() - began, any(result.interrupted for result in results),
-                      None if out is None else Path(out))
+    done = Comparison(tuple(replace(contender, results=over[label]) for label, contender in contenders.items()),
+                      tuple(seeds), judge, target, majority, time.monotonic() - began,
+                      any(result.interrupted for result in results), None if out is None else Path(out))
     if out is not None:
         write_table(Path(out), done.as_mapping(), device, engine)
     return done

@@ -1,8 +1,8 @@
 """The one driver: what `run`, `resume`, `sweep` and `compare` train with.
 
-Configurations whose local training has the same shape (network, data, batches, pieces) train together, all clients of all
-of them in one computation, each with its own weights, rates, streams and population; the others go one after the other.
-A configuration's result is what it would be alone.
+Configurations whose local training has the same shape (network, data, batches, pieces) train together, all clients of
+all of them in one computation, each with its own weights, rates, streams and population; the others go one after the
+other. A configuration's result is what it would be alone.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class Configuration:
     Args:
         recipe: what to do.
         path: its run folder; nothing is written without one.
-        go_on: from what the folder holds: what finished, diverged or failed is not trained again, what was interrupted goes on
-            from its checkpoint; where there is none, what askew wrote there is replaced.
+        go_on: from what the folder holds: what finished, diverged or failed is not trained again, what was interrupted
+            goes on from its checkpoint; where there is none, what askew wrote there is replaced.
         overwrite: replace a run that the folder holds.
         retry: what failed goes on from its checkpoint, too.
         wave: all configurations of a wave are over before one of the next begins.
@@ -75,8 +75,8 @@ class Means:
         engine: "auto", or one of `askew.engine.choice.ENGINES`. What is gone on with keeps its engine under "auto".
         precision: of the vectorised engine on a GPU; what is gone on with keeps its own.
         data, population, model: objects in place of what recipes name.
-        as_alone: whether "auto" takes for each configuration the engine that it would have alone, for the same bits; else it
-            takes the one that suits as many of a shape as there are.
+        as_alone: whether "auto" takes for each configuration the engine that it would have alone, for the same bits;
+            else it takes the one that suits as many of a shape as there are.
         checkpoint_every: how often runs with a folder are saved.
     """
 
@@ -106,13 +106,14 @@ def drive(configurations: Sequence[Configuration], means: Means, *, keep: bool =
     Args:
         keep: whether results hold their simulations; else numbers and weights only.
         limit_s: stop, as Ctrl-C would, at the end of the round in which so many seconds are over.
-        stop_at_failure: raise the first error that breaks a configuration off; else it is in its result's `failed`, and the
-            others go on.
+        stop_at_failure: raise the first error that breaks a configuration off; else it is in its result's `failed`, and
+            the others go on.
         on_round: called with (number of the configuration, record, recipe); rounds of earlier sessions come first.
         on_end: called with (number of the configuration, result) when it is finished, diverged, failed or interrupted.
 
     Returns:
-        one result per configuration, in their order; one that diverges or fails does not stop the others. On Ctrl-C, what
+        one result per configuration, in their order; one that diverges or fails does not stop the others. On Ctrl-C,
+        what
         there is so far: the results of what was not finished are `interrupted`.
     """
     check_engine(means.engine, means.precision)
@@ -140,7 +141,8 @@ class _OtherRecipeError(AskewError):
     """A folder holds a run of another recipe: the caller means another folder, or other settings."""
 
 
-CONCERNS_ALL = (UnwritableError, InUseError, _CallersError, _OtherRecipeError)  # no other configuration would fare better
+# No other configuration would fare better
+CONCERNS_ALL = (UnwritableError, InUseError, _CallersError, _OtherRecipeError)
 
 
 class _Course:
@@ -165,7 +167,8 @@ class _Course:
                     self._look(i, configuration, configuration.path)
         left = [i for i in range(len(self.configurations)) if i not in self._over]
         self._load([self.configurations[i].recipe for i in left])
-        for numbers in _grouped(left, lambda i: (self.configurations[i].wave, shape_of(self.configurations[i].recipe))).values():
+        for numbers in _grouped(left,
+                                lambda i: (self.configurations[i].wave, shape_of(self.configurations[i].recipe))).values():
             tasks = self._tasks(numbers)
             for engine, members in self._engines(tasks):
                 self._train(engine, {i: tasks[i] for i in members})
@@ -194,7 +197,8 @@ class _Course:
             if len(tasks) == 1:
                 self._fail(next(iter(tasks)), error)
                 return
-            warnings.warn(f"{len(tasks)} configurations could not go on together ({first_line(error)}): one by one", stacklevel=2)
+            warnings.warn(f"{len(tasks)} configurations could not go on together ({first_line(error)}): one by one",
+                          stacklevel=2)
             for i in [i for i in tasks if i not in self._over]:
                 for alone, _ in self._engines({i: tasks[i]}):
                     self._train(alone, {i: tasks[i]})
@@ -248,8 +252,9 @@ class _Course:
         ended = folder.is_finished or folder.divergence is not None
         if ended or (folder.failure is not None and not configuration.retry):
             try:
-                result = Result(recipe, folder.check_records(), folder.load_weights("model") if ended else {}, folder.seconds,
-                                folder=path, diverged=folder.divergence, together=folder.together, failed=folder.failure)
+                result = Result(recipe, folder.check_records(), folder.load_weights("model") if ended else {},
+                                folder.seconds, folder=path, diverged=folder.divergence, together=folder.together,
+                                failed=folder.failure)
             except AskewError as error:
                 warnings.warn(f"{error}: it is trained again", stacklevel=2)
             else:
@@ -278,13 +283,15 @@ class _Course:
         means, tasks = self.means, {}
         for i in numbers:
             recipe = self.configurations[i].recipe
-            with self._failing(i), use_threads(1):  # a few examples to see what a network takes; training has threads of its own
-                tasks[i] = build_task(recipe, data=self._data[str(recipe.data)], population=means.population, model=means.model,
-                                      device=means.device)
+            # A few examples to see what a network takes; training has threads of its own
+            with self._failing(i), use_threads(1):
+                tasks[i] = build_task(recipe, data=self._data[str(recipe.data)], population=means.population,
+                                      model=means.model, device=means.device)
         return tasks
 
     def _engines(self, tasks: Mapping[int, Task]) -> Iterator[tuple[Engine, list[int]]]:
-        """Engines for tasks of equal shape, and whom they train at once: all where the engine batches them, else one by one."""
+        """Engines for tasks of equal shape, and whom they train at once: all where the engine batches them, else one by
+        one."""
         chosen: dict[Hashable, str] = {}  # the rule is asked once for tasks that do not differ in its eyes
 
         def choice(task: Task) -> str:
@@ -323,9 +330,11 @@ class _Course:
     def _begun(self, i: int, task: Task, engine: Engine) -> Running:
         configuration, means = self.configurations[i], self.means
         recipe, path = configuration.recipe, configuration.path
-        about = {} if path is None else {"data": self._prints[str(recipe.data)], "population": print_of_population(task.population)}
+        about = {} if path is None else {"data": self._prints[str(recipe.data)],
+                                         "population": print_of_population(task.population)}
         if i in self._earlier:  # its start lies behind: a warm-up need not be trained again
-            running = Running.from_checkpoint(Simulation(task, engine, start=task.fresh), recipe, self._earlier[i], about)
+            running = Running.from_checkpoint(Simulation(task, engine, start=task.fresh), recipe, self._earlier[i],
+                                              about)
             for record in running.records:
                 self.tell(i, record, recipe)
             return running
@@ -334,7 +343,8 @@ class _Course:
         simulation = Simulation(task, engine, start=start)
         if path is None:
             return Running(simulation, recipe)
-        environment = describe_environment(means.device, engine=engine.name, compiled=getattr(engine, "compiled", False),
+        environment = describe_environment(means.device, engine=engine.name,
+                                           compiled=getattr(engine, "compiled", False),
                                            training_threads=simulation.threads.training, precision=means.precision,
                                            data_dir=means.data_dir, replaced=means.replaced)
         folder = RunFolder.create(path, recipe, environment, overwrite=configuration.overwrite or configuration.go_on)
@@ -415,7 +425,8 @@ class _Lockstep:
         self._course.leave(i, stopped, len(self._tasks))
 
     def _round(self) -> None:
-        """One round of all; of those that lag behind, where some do: a step has one round number, for the rates' decay."""
+        """One round of all; of those that lag behind, where some do: a step has one round number, for the rates'
+        decay."""
         simulations = {i: running.simulation for i, running in self._running.items()}
         last = min(simulation.round for simulation in simulations.values())
         level = {i: simulation for i, simulation in simulations.items() if simulation.round == last}
@@ -442,7 +453,8 @@ class _Lockstep:
         with use_threads(max(simulation.threads.training for simulation in simulations.values())):
             gatherings = {i: simulation.begin(behind[i] if behind else None) for i, simulation in simulations.items()}
             made = one_round(list(gatherings.values()), self._engine)
-            return {i: simulations[i].launched(gathering, after) for (i, gathering), after in zip(gatherings.items(), made, strict=True)}
+            return {i: simulations[i].launched(gathering, after)
+                    for (i, gathering), after in zip(gatherings.items(), made, strict=True)}
 
 
 def shape_of(recipe: Recipe) -> str:
@@ -453,7 +465,8 @@ def shape_of(recipe: Recipe) -> str:
         True
     """
     client = [registry.without_numbers(spec) for spec in recipe.client_specs]
-    return repr((recipe.data, recipe.preprocess, recipe.model, recipe.epochs, recipe.batch_size, client, recipe.objective))
+    return repr((recipe.data, recipe.preprocess, recipe.model, recipe.epochs, recipe.batch_size, client,
+                 recipe.objective))
 
 
 def _grouped(numbers: Iterable[int], key: Callable[[int], Key]) -> dict[Key, list[int]]:

@@ -1,4 +1,5 @@
-"""Folders that askew writes to: whose a folder is, and who is at work in it. Nothing that a person put there is ever touched."""
+"""Folders that askew writes to: whose a folder is, and who is at work in it. Nothing that a person put there is ever
+touched."""
 
 from __future__ import annotations
 
@@ -58,8 +59,8 @@ def check_many(path: Path | None, go_on: bool, kind: str) -> None:
 def kind_of(path: Path) -> str | None:
     """What askew keeps in a folder ("run", "sweep", "comparison"), by its marker; None where it is not askew's.
 
-    Folders of earlier versions have none: a run is known by all of the files that those wrote at its beginning, many runs by
-    their folders, of which all must be runs.
+    Folders of earlier versions have none: a run is known by all of the files that those wrote at its beginning, many
+    runs by their folders, of which all must be runs.
     """
     if (path / MARKER).is_file():
         with contextlib.suppress(AskewError):

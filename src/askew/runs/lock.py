@@ -1,4 +1,5 @@
-"""One process at a time in a folder: a lock on its marker file, which the system gives back when the process ends, however it does."""
+"""One process at a time in a folder: a lock on its marker file, which the system gives back when the process ends,
+however it does."""
 
 from __future__ import annotations
 

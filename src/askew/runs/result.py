@@ -79,7 +79,8 @@ class Result:
     @checked
     def rounds_to(self, target: float) -> int | None:
         """The first round whose headline was as good as that."""
-        return next((record["round"] for record in self.evaluations if self.objective.reached(record[self.headline], target)), None)
+        return next((record["round"] for record in self.evaluations
+                     if self.objective.reached(record[self.headline], target)), None)
 
     @property
     def dropped(self) -> dict[str, int]:

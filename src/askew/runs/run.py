@@ -21,11 +21,12 @@ from askew.runs.run_folder import RunFolder
 
 
 @checked
-def run(recipe: Recipe, *, data: Dataset | None = None, population: Population | None = None, model: nn.Module | None = None,
-        engine: str = "auto", precision: str = "fp32", device: str = "cpu", data_dir: str | None = None,
-        out: str | Path | None = None, overwrite: bool = False, checkpoint_every: str | int | None = None,
-        on_round: Callable[[Record, Recipe], None] | None = None) -> Result:
-    """Train a recipe. Ctrl-C, SIGTERM and SIGHUP stop it; with a folder, whatever stops it, `resume` goes on from there.
+def run(recipe: Recipe, *, data: Dataset | None = None, population: Population | None = None,
+        model: nn.Module | None = None, engine: str = "auto", precision: str = "fp32", device: str = "cpu",
+        data_dir: str | None = None, out: str | Path | None = None, overwrite: bool = False,
+        checkpoint_every: str | int | None = None, on_round: Callable[[Record, Recipe], None] | None = None) -> Result:
+    """Train a recipe. Ctrl-C, SIGTERM and SIGHUP stop it; with a folder, whatever stops it, `resume` goes on from
+    there.
 
     Args:
         recipe: what to do.
@@ -36,8 +37,8 @@ def run(recipe: Recipe, *, data: Dataset | None = None, population: Population |
         data_dir: where data sets lie.
         out: a folder for the run; nothing is written without one.
         overwrite: replace a run that the folder holds; only what askew wrote goes.
-        checkpoint_every: so many rounds (10), or a time ("30s"); else so that about 5% of the time is lost at worst, or a few
-            seconds, and saving takes at most 5% of it.
+        checkpoint_every: so many rounds (10), or a time ("30s"); else so that about 5% of the time is lost at worst, or
+            a few seconds, and saving takes at most 5% of it.
         on_round: called with each round's record.
 
     Returns:
@@ -50,7 +51,8 @@ def run(recipe: Recipe, *, data: Dataset | None = None, population: Population |
     """
     if out is not None:
         check_free(Path(out), overwrite)
-    means = Means(engine, precision, device, data_dir, data, population, model, checkpoint_every=Every.of(checkpoint_every))
+    means = Means(engine, precision, device, data_dir, data, population, model,
+                  checkpoint_every=Every.of(checkpoint_every))
     result = _one(Configuration(recipe, None if out is None else Path(out), overwrite=overwrite), means, on_round)
     if result.interrupted and result.simulation is None:
         raise KeyboardInterrupt  # before there was anything to keep
@@ -60,7 +62,8 @@ def run(recipe: Recipe, *, data: Dataset | None = None, population: Population |
 @checked
 def resume(path: str | Path, *, data: Dataset | None = None, population: Population | None = None,
            model: nn.Module | None = None, engine: str = "auto", device: str = "cpu", data_dir: str | None = None,
-           checkpoint_every: str | int | None = None, on_round: Callable[[Record, Recipe], None] | None = None) -> Result:
+           checkpoint_every: str | int | None = None,
+           on_round: Callable[[Record, Recipe], None] | None = None) -> Result:
     """Go on with an interrupted run; the result is the one it would have had without the break.
 
     Objects that `run` was given in place of what the recipe names must be given here again.
@@ -73,13 +76,14 @@ def resume(path: str | Path, *, data: Dataset | None = None, population: Populat
     """
     folder = RunFolder.open(Path(path))
     folder.check_checkpoint()
-    means = Means(engine, device=device, data_dir=data_dir or folder.environment.get("data_dir"), data=data, population=population,
-                  model=model, checkpoint_every=Every.of(checkpoint_every))
+    means = Means(engine, device=device, data_dir=data_dir or folder.environment.get("data_dir"), data=data,
+                  population=population, model=model, checkpoint_every=Every.of(checkpoint_every))
     return _one(Configuration(folder.recipe, folder.path, go_on=True, retry=True), means, on_round)
 
 
 def _one(configuration: Configuration, means: Means, on_round: Callable[[Record, Recipe], None] | None) -> Result:
-    [result] = drive([configuration], means, stop_at_failure=True, on_round=None if on_round is None else lambda _, record, recipe: on_round(record, recipe))
+    [result] = drive([configuration], means, stop_at_failure=True,
+                     on_round=None if on_round is None else lambda _, record, recipe: on_round(record, recipe))
     if result.diverged is not None:
         raise DivergedError(result.diverged)
     return result

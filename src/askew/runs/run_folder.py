@@ -50,7 +50,8 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path, recipe: Recipe, environment: Mapping[str, Any], overwrite: bool = False) -> RunFolder:
-        """A folder for a run that begins, held by this process; what askew wrote there before goes, with `overwrite`."""
+        """A folder for a run that begins, held by this process; what askew wrote there before goes, with
+        `overwrite`."""
         check_free(path, overwrite)
         mark(path, "run")
         folder = cls(path)
@@ -98,7 +99,8 @@ class RunFolder:
         text = files.read_text(self.path / RECIPE, "recipe")
         if not text.strip():
             raise AskewError(f"{str(self.path / RECIPE)!r} is damaged: the recipe is empty")
-        # Earlier versions wrote pieces of one's own with their modules; they are found by name, when the module is imported.
+        # Earlier versions wrote pieces of one's own with their modules; they are found by name, when the module is
+        # imported.
         return Recipe.from_toml(re.sub(r'"[\w.]+:(\w+(?:\(|"))', r'"\1', text))
 
     @functools.cached_property
@@ -271,9 +273,11 @@ class RunFolder:
             raise AskewError(f"{str(path)!r} is damaged: its bytes have changed since the run ended")
 
     def save_summary(self, summary: Mapping[str, Any]) -> None:
-        names = sorted(path.name for path in self.path.iterdir() if path.name == METRICS or WEIGHTS.fullmatch(path.name))
+        names = sorted(path.name for path in self.path.iterdir() if path.name == METRICS
+                       or WEIGHTS.fullmatch(path.name))
         self.__dict__.pop("summary", None)
-        files.write_json(self.path / SUMMARY, {**summary, "files": {name: files.sha256(self.path / name) for name in names}})
+        files.write_json(self.path / SUMMARY,
+                         {**summary, "files": {name: files.sha256(self.path / name) for name in names}})
 
     @functools.cached_property
     def summary(self) -> dict[str, Any]:

@@ -26,13 +26,14 @@ class Running:
         about: what it belongs to, for checkpoints: fingerprints of its data.
     """
 
-    def __init__(self, simulation: Simulation, recipe: Recipe, folder: RunFolder | None = None, records: Sequence[Record] = (),
-                 seconds: float = 0.0, about: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, simulation: Simulation, recipe: Recipe, folder: RunFolder | None = None,
+                 records: Sequence[Record] = (), seconds: float = 0.0, about: Mapping[str, Any] | None = None) -> None:
         self.simulation, self.recipe, self.folder, self.records = simulation, recipe, folder, list(records)
         self._began, self._about = time.monotonic() - seconds, about or {}
 
     @classmethod
-    def from_checkpoint(cls, simulation: Simulation, recipe: Recipe, folder: RunFolder, about: Mapping[str, Any]) -> Running:
+    def from_checkpoint(cls, simulation: Simulation, recipe: Recipe, folder: RunFolder,
+                        about: Mapping[str, Any]) -> Running:
         """Go on from what a folder's checkpoint holds; warns where its bits may not be those of an unbroken run."""
         now, environment = simulation.threads.training, folder.environment
         before = environment.get("training_threads", environment.get("threads", now))
@@ -80,7 +81,8 @@ class Running:
             with shielded():
                 try:
                     if goes_on:
-                        self.folder.rewrite(self.records)  # the interruption may have come before the last one was appended
+                        # The interruption may have come before the last one was appended
+                        self.folder.rewrite(self.records)
                         self.save()
                     _write_weights(simulation, self.folder)
                     summary = _summary(simulation, self.records, seconds, stopped, together)
@@ -90,8 +92,9 @@ class Running:
                 finally:
                     self.folder.release()
         model = simulation.task.state_dict(simulation.view(_most_used(simulation)))
-        return Result(self.recipe, self.records, model, seconds, stopped == INTERRUPTED, self.folder.path if self.folder else None,
-                      simulation, None if goes_on else stopped, together, failed)
+        return Result(self.recipe, self.records, model, seconds, stopped == INTERRUPTED,
+                      self.folder.path if self.folder else None, simulation, None if goes_on else stopped, together,
+                      failed)
 
 
 def _write_weights(simulation: Simulation, folder: RunFolder) -> None:
@@ -108,7 +111,8 @@ def _write_weights(simulation: Simulation, folder: RunFolder) -> None:
     folder.drop_other_weights(written)  # of models that have died since an interruption
 
 
-def _summary(simulation: Simulation, records: Sequence[Record], seconds: float, stopped: str | None, together: int) -> dict[str, Any]:
+def _summary(simulation: Simulation, records: Sequence[Record], seconds: float, stopped: str | None,
+             together: int) -> dict[str, Any]:
     headline, best = simulation.task.objective.headline, max if simulation.task.objective.higher_is_better else min
     evaluated = [record for record in records if headline in record]
     last = evaluated[-1] if evaluated else {}

@@ -14,8 +14,8 @@ from askew.engine.local import batches
 from askew.engine.task import build_task
 from askew.pieces.client import adam
 
-BASE = askew.Recipe(population="power_law(clients=4, exponent=1.0, min_examples=20)", rounds=3, batch_size=32, epochs=2, fraction=0.5,
-                    model="mlp(hidden=[8])")
+BASE = askew.Recipe(population="power_law(clients=4, exponent=1.0, min_examples=20)", rounds=3, batch_size=32, epochs=2,
+                    fraction=0.5, model="mlp(hidden=[8])")
 
 
 def plain(recipe, make, kept):
@@ -60,8 +60,8 @@ def test_two_steps_by_hand():
 
 @pytest.mark.parametrize("kept", [False, True], ids=["afresh", "kept"])
 def test_it_is_torchs_adam(kept):
-    """Half of the clients in each of three rounds: kept moments and their count of steps go on where the client's last round,
-    not the federation's, has left them."""
+    """Half of the clients in each of three rounds: kept moments and their count of steps go on where the client's last
+    round, not the federation's, has left them."""
     step = [f"adam(lr=0.01, beta1=0.8, beta2=0.9, epsilon=1e-4, keep_state={kept})"]
     recipe = BASE.replace(step=step)
     expected = plain(recipe, lambda weights: torch.optim.Adam(weights, 0.01, (0.8, 0.9), 1e-4), kept)

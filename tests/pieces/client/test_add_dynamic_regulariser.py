@@ -24,7 +24,8 @@ def run_by_hand(alpha, curvature, optimum, rounds, *, lr=0.1, steps=2, taking_pa
         for k in range(len(curvature)) if taking_part is None else taking_part[number]:
             now, inner = w["w"].clone(), client.begin(memories[k], client_context(w["w"].tolist()))
             for _ in range(steps):
-                u, inner = client.update({"w": curvature[k] * (now - optimum[k])}, inner, client_context(now.tolist(), w["w"].tolist()))
+                u, inner = client.update({"w": curvature[k] * (now - optimum[k])}, inner,
+                                         client_context(now.tolist(), w["w"].tolist()))
                 now = now + u["w"]
             ctx = client_context(now.tolist(), w["w"].tolist())
             message, memories[k] = client.end({"update": {"w": now - w["w"]}, "buffers": {}}, inner, memories[k], ctx)
@@ -41,8 +42,8 @@ def test_two_rounds_by_hand():
     Round 1. Client 1: gradient -1, to 0.1; -0.9 + 0.5 * 0.1 = -0.85, to 0.185; h_1 = -0.0925.
     Client 2: gradient 2, to -0.2; 1.6 - 0.5 * 0.2 = 1.5, to -0.35; h_2 = 0.175.
     u = -0.0825; h = 0.04125; w = -0.0825 - 0.0825 = -0.165.
-    Round 2. Client 1: -1.165 + 0.0925 = -1.0725, to -0.05775; -1.05775 + 0.0925 + 0.5 * 0.10725 = -0.911625, to 0.0334125;
-    update 0.1984125, h_1 = -0.0925 - 0.09920625 = -0.19170625.
+    Round 2. Client 1: -1.165 + 0.0925 = -1.0725, to -0.05775; -1.05775 + 0.0925 + 0.5 * 0.10725 = -0.911625, to
+    0.0334125; update 0.1984125, h_1 = -0.0925 - 0.09920625 = -0.19170625.
     Client 2: 1.67 - 0.175 = 1.495, to -0.3145; 1.371 - 0.175 - 0.5 * 0.1495 = 1.12125, to -0.426625; update -0.261625,
     h_2 = 0.175 + 0.1308125 = 0.3058125.
     u = -0.03160625; h = 0.04125 + 0.015803125 = 0.057053125; w = -0.165 - 0.03160625 - 0.11410625 = -0.3107125.
@@ -70,8 +71,8 @@ def test_h_is_the_mean_of_all_clients_h_also_where_some_are_away():
 
 @pytest.mark.parametrize("engine", ["sequential", "vectorised"])
 def test_the_same_in_a_run(engine):
-    recipe = feddyn(askew.Recipe(population="power_law(clients=4, exponent=1.0, min_examples=20)", batch_size=32, rounds=3, fraction=0.5,
-                                 model="mlp(hidden=[8])"), alpha=0.3)
+    recipe = feddyn(askew.Recipe(population="power_law(clients=4, exponent=1.0, min_examples=20)", batch_size=32,
+                                 rounds=3, fraction=0.5, model="mlp(hidden=[8])"), alpha=0.3)
     simulation = askew.run(recipe, engine=engine).simulation
     rows = simulation.memory.rows(0, range(4))[0]
     for name, h in simulation.models[0].chain[1].items():

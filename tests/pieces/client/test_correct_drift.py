@@ -1,4 +1,5 @@
-"""SCAFFOLD: two clients by hand over two rounds, what it comes to with one step, and both forms of the control variate."""
+"""SCAFFOLD: two clients by hand over two rounds, what it comes to with one step, and both forms of the control
+variate."""
 
 import pytest
 import torch
@@ -33,7 +34,8 @@ def run_by_hand(client_pieces, curvature, optimum, rounds, lr=LR):
             message, memories[k] = client.end({"update": {"w": now - w["w"]}, "buffers": {}}, inner, memories[k], ctx)
             updates.append(message["update"]["w"].tolist())
             changes.append(message["control"]["w"])
-        ctx = server_context(updates, w=w["w"].tolist(), needs=server.needs, sent={"control": {"w": torch.stack(changes)}})
+        ctx = server_context(updates, w=w["w"].tolist(), needs=server.needs,
+                             sent={"control": {"w": torch.stack(changes)}})
         u, state = server.update({}, state, ctx)
         w = add(w, u)
         seen.append([float(w["w"]), float(state[1]["w"]), *(float(memory[0]["w"]) for memory in memories)])
@@ -45,9 +47,9 @@ def test_two_rounds_by_hand():
 
     Round 1, all controls 0. Client 1: 0 -> 0.1 (gradient -1) -> 0.19 (gradient -0.9); c_1 = -0.95.
     Client 2: 0 -> -0.2 (gradient 2) -> -0.36 (gradient 1.6); c_2 = 1.8. w = -0.085, c = 0.425.
-    Round 2. Client 1 adds -c_1 + c = 1.375: gradient -1.085, step -0.029 to -0.114; gradient -1.114, step -0.0261 to -0.1401.
-    c_1 = -1.0995. Client 2 adds 0.425 - 1.8 = -1.375: gradient 1.83, step -0.0455 to -0.1305; gradient 1.739, step -0.0364 to
-    -0.1669; c_2 = 1.7845. w = -0.1535, c = 0.3425.
+    Round 2. Client 1 adds -c_1 + c = 1.375: gradient -1.085, step -0.029 to -0.114; gradient -1.114, step -0.0261 to
+    -0.1401. c_1 = -1.0995. Client 2 adds 0.425 - 1.8 = -1.375: gradient 1.83, step -0.0455 to -0.1305; gradient 1.739,
+    step -0.0364 to -0.1669; c_2 = 1.7845. w = -0.1535, c = 0.3425.
     """
     seen = run_by_hand([correct_drift(), sgd(LR)], [1.0, 2.0], [1.0, -1.0], 2)
     assert seen[0] == pytest.approx([-0.085, 0.425, -0.95, 1.8], abs=1e-6)
@@ -75,12 +77,15 @@ def test_both_forms_are_one_for_plain_sgd_and_not_with_momentum():
     measured, printed = (run_by_hand([piece, sgd(LR)], *arguments) for piece in (correct_drift(), correct_drift(LR)))
     for one, other in zip(measured, printed, strict=True):
         assert one == pytest.approx(other, abs=1e-6)
-    measured, printed = (run_by_hand([piece, sgd(LR, momentum=0.9)], *arguments) for piece in (correct_drift(), correct_drift(LR)))
-    # Client 1: 0 -> 0.1 (velocity -1) -> 0.28 (velocity -0.9 - 0.9 = -1.8): mean gradient -0.95, printed -0.28 / 0.2 = -1.4.
+    measured, printed = (run_by_hand([piece, sgd(LR, momentum=0.9)], *arguments)
+                         for piece in (correct_drift(), correct_drift(LR)))
+    # Client 1: 0 -> 0.1 (velocity -1) -> 0.28 (velocity -0.9 - 0.9 = -1.8): mean gradient -0.95, printed -0.28 / 0.2 =
+    # -1.4.
     assert (measured[0][2], printed[0][2]) == pytest.approx((-0.95, -1.4), abs=1e-6)
 
 
-BASE = askew.Recipe(population="power_law(clients=4, exponent=1.0, min_examples=20)", batch_size=0, rounds=4, model="mlp(hidden=[8])")
+BASE = askew.Recipe(population="power_law(clients=4, exponent=1.0, min_examples=20)", batch_size=0, rounds=4,
+                    model="mlp(hidden=[8])")
 
 
 @pytest.mark.parametrize("engine", ["sequential", "vectorised"])

@@ -21,7 +21,8 @@ from askew.pieces.client import quantize, quantize_at_random, sgd
 
 ROUNDINGS = 20_000
 NETWORKS = {"dense": {}, "convolutions and batch norm": {
-    "model": "fednnnn_cifar_cnn()", "population": "shards(clients=10, shards_per_client=2) + hold_out(0.8)", "step": "sgd(lr=0.001)"}}
+    "model": "fednnnn_cifar_cnn()", "population": "shards(clients=10, shards_per_client=2) + hold_out(0.8)",
+    "step": "sgd(lr=0.001)"}}
 
 
 def sent(piece, params, u, key=None):
@@ -39,7 +40,8 @@ def drawn(bits, params, u, number=ROUNDINGS):
 
 
 def test_values_and_their_frequencies_by_hand():
-    """bits 2: four values -0.9, -0.3, 0.3, 0.9. The model is [[-0.9, 0.2, 0.9]]: 0.2 lies 5/6 of the way from -0.3 to 0.3."""
+    """bits 2: four values -0.9, -0.3, 0.3, 0.9. The model is [[-0.9, 0.2, 0.9]]: 0.2 lies 5/6 of the way from -0.3 to
+    0.3."""
     params, u = {"fc.weight": torch.tensor([[-0.5, 0.1, 0.5]])}, {"fc.weight": torch.tensor([[-0.4, 0.1, 0.4]])}
     got = drawn(2, params, u)["fc.weight"][:, 0]
     assert got[:, 0].tolist() == pytest.approx([-0.9] * ROUNDINGS)
@@ -48,17 +50,18 @@ def test_values_and_their_frequencies_by_hand():
     above = middle > 0
     assert middle[above].tolist() == pytest.approx([0.3] * int(above.sum()))
     assert middle[~above].tolist() == pytest.approx([-0.3] * int((~above).sum()))
-    assert float(above.double().mean()) == pytest.approx(5 / 6, abs=4 * (5 / 36 / ROUNDINGS) ** 0.5)  # 4 standard errors
+    # 4 standard errors
+    assert float(above.double().mean()) == pytest.approx(5 / 6, abs=4 * (5 / 36 / ROUNDINGS) ** 0.5)
 
 
 def test_the_grid_is_that_of_the_authors_notebook():
-    """w = 0, 1/11, ..., 10/11 in 4 bits: s = 10/11, so that values are odd multiples of s / 15 = 0.0606, as in the notebook's own
-    example (-0.0606, 0.0606, 0.1818, 0.3030, 0.3030, 0.4242, 0.5455, 0.5455, 0.7879, 0.7879, 0.9091)."""
+    """w = 0, 1/11, ..., 10/11 in 4 bits: s = 10/11, so that values are odd multiples of s / 15 = 0.0606, as in the
+    notebook's own example (-0.0606, 0.0606, 0.1818, 0.3030, 0.3030, 0.4242, 0.5455, 0.5455, 0.7879, 0.7879, 0.9091)."""
     w = torch.tensor([[i / 11 for i in range(11)]])
     got = drawn(4, {"fc.weight": w}, {"fc.weight": torch.zeros_like(w)}, 500)["fc.weight"]
     values = [sorted({round(v, 4) for v in got[:, 0, i].tolist()}) for i in range(11)]
-    assert values == [[-0.0606, 0.0606], [0.0606, 0.1818], [0.1818], [0.1818, 0.303], [0.303, 0.4242], [0.4242, 0.5455], [0.5455],
-                      [0.5455, 0.6667], [0.6667, 0.7879], [0.7879, 0.9091], [0.9091]]
+    assert values == [[-0.0606, 0.0606], [0.0606, 0.1818], [0.1818], [0.1818, 0.303], [0.303, 0.4242], [0.4242, 0.5455],
+                      [0.5455], [0.5455, 0.6667], [0.6667, 0.7879], [0.7879, 0.9091], [0.9091]]
 
 
 @pytest.mark.parametrize("bits", [1, 2, 4, 8, 16])
@@ -70,7 +73,8 @@ def test_on_average_every_weight_keeps_its_value(bits):
     step = 2 * float((params["fc.weight"] + u["fc.weight"]).abs().max()) / (2**bits - 1)
     for name, models in drawn(bits, params, u).items():
         error = models.double().mean(0) - (params[name] + u[name])
-        assert float(error.abs().max()) < 5 * step / 2 / ROUNDINGS**0.5 + 2e-6, name  # the spread is at most half a step; float32
+        # The spread is at most half a step; float32
+        assert float(error.abs().max()) < 5 * step / 2 / ROUNDINGS**0.5 + 2e-6, name
 
 
 def test_rounding_to_nearest_is_not_right_on_average():
@@ -103,8 +107,9 @@ def test_values_are_the_two_nearest_of_the_grid(w, u, bits, seed):
 
 def test_convolutions_dense_layers_and_their_biases_are_rounded_and_nothing_else():
     """bits 1: a weight becomes -s or s. The biases go to the grid of their weights, ..., -3 s, -s, s, 3 s, ..."""
-    shapes = {"conv.weight": (4, 2, 3, 3), "conv.bias": (4,), "norm.weight": (4,), "norm.bias": (4,), "fc.weight": (3, 5),
-              "fc.bias": (3,), "in_proj_weight": (6, 2), "in_proj_bias": (6,), "scale": (), "bias": (1,)}
+    shapes = {"conv.weight": (4, 2, 3, 3), "conv.bias": (4,), "norm.weight": (4,), "norm.bias": (4,),
+              "fc.weight": (3, 5), "fc.bias": (3,), "in_proj_weight": (6, 2), "in_proj_bias": (6,), "scale": (),
+              "bias": (1,)}
     generator = torch.Generator().manual_seed(1)
     params, u = ({name: torch.randn(shape, generator=generator) for name, shape in shapes.items()} for _ in range(2))
     got = sent(quantize_at_random(1), params, u)
@@ -151,7 +156,8 @@ def test_thirty_two_bits_change_nothing(client, send):
 
 @pytest.mark.parametrize(("bits", "size"), [(8, 12 + 4 + 8), (4, 6 + 4 + 8), (3, 5 + 4 + 8), (1, 2 + 4 + 8)])
 def test_bytes_by_hand(bits, size):
-    """12 weights in few bits, rounded up to bytes, and 4 bytes for their scale; a bias and a BatchNorm weight in 4 each."""
+    """12 weights in few bits, rounded up to bytes, and 4 bytes for their scale; a bias and a BatchNorm weight in 4
+    each."""
     model = {"fc.weight": torch.zeros(4, 3), "fc.bias": torch.zeros(1), "norm.weight": torch.zeros(1)}
     assert quantize_at_random(bits).payload(model) == size
 
@@ -174,7 +180,8 @@ def test_it_comes_last():
     ClientChain([sgd(0.1), quantize(8), quantize_at_random(8)]).check(Plan())  # only the last one decides what is sent
 
 
-ENGINES = {"sequential": lambda task: make_engine("sequential", task), "parallel": lambda task: make_engine("parallel", task),
+ENGINES = {"sequential": lambda task: make_engine("sequential", task),
+           "parallel": lambda task: make_engine("parallel", task),
            "vectorised": lambda task: make_engine("vectorised", task),
            "in chunks": lambda task: Vectorised(task, chunk_jobs=2),
            "graphed": lambda task: Vectorised(task, graphed=True, compiled=False)}
@@ -184,8 +191,8 @@ ENGINES = {"sequential": lambda task: make_engine("sequential", task), "parallel
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("engine", [name for name in ENGINES if name != "sequential"])
 def test_every_engine_sends_what_the_sequential_one_does(engine, network, bits):
-    """Clients of unequal sizes, one round. An engine's weights differ in the last digits, which may carry a weight to the
-    other neighbour on its grid, one weight in thousands at most; the others are the same."""
+    """Clients of unequal sizes, one round. An engine's weights differ in the last digits, which may carry a weight to
+    the other neighbour on its grid, one weight in thousands at most; the others are the same."""
     recipe = askew.Recipe(population="power_law(clients=5, exponent=0.7)", batch_size=20, rounds=1,
                           upload=f"quantize_at_random({bits})").replace(**NETWORKS[network])
     task = build_task(recipe)

@@ -15,8 +15,8 @@ from askew.engine.task import build_task
 from askew.pieces.client import stay_local
 from askew.pieces.methods import fedbn, fedper
 
-BASE = askew.Recipe(population="shards(clients=4, shards_per_client=2)", batch_size=64, rounds=3, fraction=0.5, model="mlp(hidden=[8])",
-                    step=["sgd(lr=0.3)"])
+BASE = askew.Recipe(population="shards(clients=4, shards_per_client=2)", batch_size=64, rounds=3, fraction=0.5,
+                    model="mlp(hidden=[8])", step=["sgd(lr=0.3)"])
 
 
 def normed():
@@ -30,7 +30,8 @@ def personal(recipe, local_names, network=None):
     task = build_task(recipe, model=network)
     model, train = copy.deepcopy(task.module), task.data.train
     model.load_state_dict(task.state_dict(task.fresh))
-    own = {client: {name: model.state_dict()[name].clone() for name in local_names} for client in range(task.num_clients)}
+    own = {client: {name: model.state_dict()[name].clone() for name in local_names}
+           for client in range(task.num_clients)}
     for number in range(recipe.rounds):
         total, sums = 0, {}
         for client in task.sample(number):
@@ -54,13 +55,15 @@ def personal(recipe, local_names, network=None):
 
 def check(result, model, own, clients=4):
     for name, v in model.items():
-        torch.testing.assert_close(result.model[name], v, atol=2e-5, rtol=1e-4, msg=lambda text, name=name: f"{name}: {text}")
+        torch.testing.assert_close(result.model[name], v, atol=2e-5, rtol=1e-4,
+                                   msg=lambda text, name=name: f"{name}: {text}")
     for client in range(clients):
         start = result.simulation.view()
         used = result.simulation.task.client.enter(start, result.simulation.memory.row(0, client))
         whole = {**used.params, **used.buffers}
         for name, v in own[client].items():
-            torch.testing.assert_close(whole[name], v, atol=2e-5, rtol=1e-4, msg=lambda text, name=name: f"{name}: {text}")
+            torch.testing.assert_close(whole[name], v, atol=2e-5, rtol=1e-4,
+                                       msg=lambda text, name=name: f"{name}: {text}")
 
 
 def test_what_is_sent_by_hand():

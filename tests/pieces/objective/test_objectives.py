@@ -92,14 +92,15 @@ def test_better_is_more_or_less():
 def test_an_objective_names_a_headline_that_it_measures_and_remembers_how_it_was_made(name):
     objective = registry.build("objective", name)
     assert objective.spec == registry.parse("objective", name)
-    shapes = {"classes": ((3, 4), torch.tensor([0, 3, 1])), "numbers": ((3, 4), torch.rand(3, 4)), "labels": ((3, 4), torch.ones(3, 4)),
-              "tokens": ((3, 5, 4), torch.ones(3, 5, dtype=torch.int64))}
+    shapes = {"classes": ((3, 4), torch.tensor([0, 3, 1])), "numbers": ((3, 4), torch.rand(3, 4)),
+              "labels": ((3, 4), torch.ones(3, 4)), "tokens": ((3, 5, 4), torch.ones(3, 5, dtype=torch.int64))}
     shape, target = shapes[objective.targets]
     output = torch.randn(shape)
     assert objective.output_shape(tuple(target.shape[1:]), 4) == shape[1:]
     assert objective.losses(output, target).shape == (3,)
     assert objective.scores(output, target).shape == (3,)
-    assert float(objective.loss(output, target)) == pytest.approx(float(objective.losses(output, target).mean()), rel=1e-6)
+    assert float(objective.loss(output, target)) == pytest.approx(float(objective.losses(output, target).mean()),
+                                                                  rel=1e-6)
     assert ">>>" in registry.find("objective", name).__doc__
 
 
@@ -118,10 +119,12 @@ IID = askew.Recipe(population="iid(clients=2)", rounds=2, objective="mean_square
     (IID, {}, "objective: mean_squared_error is for targets that are numbers, those of digits are classes"),
     (IID, {"data": NUMBERS, "model": nn.Linear(3, 1)},
      r"model: the network gives \(1,\) outputs an example, but mine has 2 numbers; mean_squared_error needs \(2,\)"),
-    (IID, {"data": NUMBERS, "model": nn.Sequential(nn.Linear(3, 2), nn.Flatten(0))}, r"the network gives \(\) outputs an example"),
+    (IID, {"data": NUMBERS, "model": nn.Sequential(nn.Linear(3, 2), nn.Flatten(0))},
+     r"the network gives \(\) outputs an example"),
     (IID.replace(population="shards(clients=2, shards_per_client=1)"), {"data": NUMBERS},
      "shards: it divides examples by their classes, and these data have numbers to learn instead; use iid, power_law, natural or pooled"),
-    (IID.replace(pool="clone_and_delete(milestones=[1])", population="iid(clients=4) + validation(0.2)"), {"data": NUMBERS},
+    (IID.replace(pool="clone_and_delete(milestones=[1])", population="iid(clients=4) + validation(0.2)"),
+     {"data": NUMBERS},
      "pool: clone_and_delete scores models by a measure of which more is better, and mean_squared_error is judged by"),
 ])
 def test_what_does_not_fit_is_refused_before_training(recipe, own, message):
@@ -137,7 +140,8 @@ def test_a_probe_of_votes_needs_classes():
 
 def test_tokens_need_an_output_at_every_place():
     tokens = data("tokens", torch.arange(12)[:, None] % 4 + torch.zeros(1, 3, dtype=torch.int64))
-    with pytest.raises(AskewError, match=r"gives \(4,\) outputs an example, but mine has 4 tokens; next_token needs \(3, 4\)"):
+    with pytest.raises(AskewError,
+                       match=r"gives \(4,\) outputs an example, but mine has 4 tokens; next_token needs \(3, 4\)"):
         build_task(IID.replace(objective="next_token()"), data=tokens)
 
 
@@ -162,7 +166,8 @@ def test_an_objective_of_ones_own_needs_no_more_than_losses(own):
     result = askew.run(IID.replace(objective="absolute_error()"), data=NUMBERS)
     assert (result.headline, result.score) == ("loss", result.records[-1]["loss"])
     assert result.best["loss"] == min(record["loss"] for record in result.records)
-    with pytest.raises(AskewError, match=r"one_number gives losses of shape \(\) for 2 examples; there must be one number per example"):
+    with pytest.raises(AskewError,
+                       match=r"one_number gives losses of shape \(\) for 2 examples; there must be one number per example"):
         askew.run(IID.replace(objective="one_number()"), data=NUMBERS)
 
 
@@ -188,7 +193,8 @@ def test_devices_with_test_examples_of_their_own_are_judged_by_the_headline():
     assert record["mean_squared_error"] == pytest.approx(record["loss"])  # devices of equal size
 
 
-@pytest.mark.parametrize("method", ["fedavg", "fedprox", "fedavgm", "fednnnn", "server_training", "data_sharing", "centralised"])
+@pytest.mark.parametrize("method",
+                         ["fedavg", "fedprox", "fedavgm", "fednnnn", "server_training", "data_sharing", "centralised"])
 def test_methods_train_on_numbers_too(method):
     y = torch.randn(60, 1, generator=torch.Generator().manual_seed(1))
     recipe = registry.build("method", method, base=IID)
@@ -197,8 +203,8 @@ def test_methods_train_on_numbers_too(method):
 
 def test_several_models_are_scored_by_labels():
     y = (torch.rand(80, 3, generator=torch.Generator().manual_seed(1)) > 0.5).float()
-    recipe = IID.replace(objective="binary_cross_entropy()", pool="clone_and_delete(milestones=[1])", population="iid(clients=4) + validation(0.2)",
-                         rounds=3)
+    recipe = IID.replace(objective="binary_cross_entropy()", pool="clone_and_delete(milestones=[1])",
+                         population="iid(clients=4) + validation(0.2)", rounds=3)
     record = askew.run(recipe, data=data("labels", y)).records[-1]
     assert 0 <= record["label_accuracy"] == record["device_label_accuracy_mean"] <= 1
 

@@ -40,7 +40,8 @@ class Pencil:
         cohort = Cohort(self.tensors(before), [SignSum()])
         clients = list(range(len(updates)))
         ones = torch.ones(len(updates))
-        cohort.add({"update": self.tensors(updates)}, Senders(clients, *[ones] * 4), torch.tensor(weights or ones.tolist()))
+        cohort.add({"update": self.tensors(updates)}, Senders(clients, *[ones] * 4),
+                   torch.tensor(weights or ones.tolist()))
         return Round(number, self.model(before), self.model(after), cohort, clients)
 
     def train(self, model, indices, batch_size, round):

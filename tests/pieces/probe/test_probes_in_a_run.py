@@ -48,7 +48,8 @@ def _in_order() -> Probe:
     """A probe of one's own that would show any order in which clients arrive."""
 
     def read(setting, round, state, gathered):
-        return {"who": list(round.clients), "shares": round.cohort.weights.tolist(), "lengths": round.cohort.lengths.tolist()}, state
+        return {"who": list(round.clients), "shares": round.cohort.weights.tolist(),
+                "lengths": round.cohort.lengths.tolist()}, state
 
     return Probe(read)
 

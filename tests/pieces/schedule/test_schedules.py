@@ -32,7 +32,8 @@ def test_by_hand(schedule, rates):
 def test_an_engine_may_trace_it(schedule):
     """vmap fails where a schedule asks for the value of a round."""
     rounds = torch.arange(5)
-    torch.testing.assert_close(torch.func.vmap(schedule.at)(rounds), torch.tensor([float(schedule(t)) for t in range(5)]))
+    torch.testing.assert_close(torch.func.vmap(schedule.at)(rounds),
+                               torch.tensor([float(schedule(t)) for t in range(5)]))
 
 
 def test_a_plain_number_is_a_rate_too():

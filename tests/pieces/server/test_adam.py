@@ -21,9 +21,9 @@ def test_three_rounds_by_hand():
 
 
 def test_it_is_torchs_adam_with_the_correction_for_the_start_undone():
-    """torch steps by lr m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps), that is, by lr_t m / (sqrt(v) + eps_t) with
-    lr_t = lr sqrt(1 - beta2^t) / (1 - beta1^t) and eps_t = eps sqrt(1 - beta2^t): with rates and eps that undo these, and v from
-    tau^2 as here, both are one. 20 rounds."""
+    """torch steps by lr m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps), that is, by lr_t m / (sqrt(v) + eps_t)
+    with lr_t = lr sqrt(1 - beta2^t) / (1 - beta1^t) and eps_t = eps sqrt(1 - beta2^t): with rates and eps that undo
+    these, and v from tau^2 as here, both are one. 20 rounds."""
     lr, beta1, beta2, tau = 0.05, 0.9, 0.99, 1e-2
     generator = torch.Generator().manual_seed(3)
     w = torch.nn.Parameter(torch.zeros(5))
@@ -38,7 +38,8 @@ def test_it_is_torchs_adam_with_the_correction_for_the_start_undone():
         optimiser.param_groups[0].update(lr=lr * (1 - beta1**t) / undone, eps=tau / undone)
         w.grad = -u
         if t == 1:
-            optimiser.state[w] = {"step": torch.tensor(0.0), "exp_avg": torch.zeros(5), "exp_avg_sq": torch.full((5,), tau**2)}
+            optimiser.state[w] = {"step": torch.tensor(0.0), "exp_avg": torch.zeros(5),
+                                  "exp_avg_sq": torch.full((5,), tau**2)}
         optimiser.step()
         torch.testing.assert_close(params, w.detach(), rtol=1e-4, atol=1e-6)
 

@@ -1,4 +1,5 @@
-"""Noise at the server: how much, how it is distributed, fresh in each round, and only behind a mean that counts all alike."""
+"""Noise at the server: how much, how it is distributed, fresh in each round, and only behind a mean that counts all
+alike."""
 
 import pytest
 import torch
@@ -10,9 +11,11 @@ from askew.pieces.methods import dp_fedavg, fedavg
 from askew.pieces.server import add_noise, mean
 
 
-@pytest.mark.parametrize(("multiplier", "length", "clients", "sigma"), [(0.5, 4.0, 2, 1.0), (1.0, 1.0, 4, 0.25), (2.0, 0.1, 1, 0.2)])
+@pytest.mark.parametrize(("multiplier", "length", "clients", "sigma"),
+                         [(0.5, 4.0, 2, 1.0), (1.0, 1.0, 4, 0.25), (2.0, 0.1, 1, 0.2)])
 def test_its_size_and_distribution(multiplier, length, clients, sigma):
-    """20,000 coordinates: the mean within 4 sigma / sqrt(20,000), the spread within 2%, a normal distribution by Kolmogorov-Smirnov."""
+    """20,000 coordinates: the mean within 4 sigma / sqrt(20,000), the spread within 2%, a normal distribution by
+    Kolmogorov-Smirnov."""
     noise = server_update(add_noise(multiplier, length), [[3.0] * 20_000] * clients) - 3.0
     assert abs(float(noise.mean())) < 4 * sigma / 20_000**0.5
     assert float(noise.std()) == pytest.approx(sigma, rel=0.02)
@@ -21,7 +24,8 @@ def test_its_size_and_distribution(multiplier, length, clients, sigma):
 
 def test_each_round_and_each_tensor_draws_its_own():
     piece = add_noise(1.0, 1.0)
-    draws = [piece.update({"a": torch.zeros(100), "b": torch.zeros(100)}, (), server_context([(0,)], round=number))[0] for number in (0, 1)]
+    draws = [piece.update({"a": torch.zeros(100), "b": torch.zeros(100)}, (), server_context([(0,)], round=number))[0]
+             for number in (0, 1)]
     rows = torch.stack([v for u in draws for v in u.values()])
     assert torch.corrcoef(rows).fill_diagonal_(0).abs().max() < 0.4
     again = piece.update({"a": torch.zeros(100), "b": torch.zeros(100)}, (), server_context([(0,)], round=0))[0]

@@ -22,7 +22,8 @@ def test_by_hand(updates, epsilon, rate):
 
 
 def test_the_weights_are_those_of_the_mean():
-    """Weights 3 and 1: mean (3, 2), mean square 25, rate 25 / (2 * 13) below 1; with (3, -4) heavier by 0.5: mean (3, 0)."""
+    """Weights 3 and 1: mean (3, 2), mean square 25, rate 25 / (2 * 13) below 1; with (3, -4) heavier by 0.5: mean (3,
+    0)."""
     assert server_update(extrapolate(0.0), [(3, 4), (3, -4)], weights=[3, 1]).tolist() == pytest.approx([3, 2])
     assert server_update(extrapolate(0.0), [(3, 4), (3, -4)], weights=[2, 2]).tolist() == pytest.approx([25 / 6, 0])
 
@@ -32,7 +33,8 @@ def test_never_shorter_than_fedavg():
     rates = []
     for _ in range(50):
         updates = (torch.randn(4, 3, generator=generator) + torch.randn(3, generator=generator)).tolist()
-        with_it, without = (server_update(pieces, updates) for pieces in ([mean("uniform"), extrapolate(1e-3)], mean("uniform")))
+        with_it, without = (server_update(pieces, updates)
+                            for pieces in ([mean("uniform"), extrapolate(1e-3)], mean("uniform")))
         rates.append(float(with_it.norm() / without.norm()))
         torch.testing.assert_close(with_it, rates[-1] * without, rtol=1e-4, atol=1e-6)
     assert min(rates) > 1 - 1e-6

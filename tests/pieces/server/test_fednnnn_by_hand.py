@@ -37,7 +37,8 @@ def test_a_round_that_cancels_leaves_the_model_and_the_momentum(server):
     """beta 1, gamma 0.5.
 
     Round 1: mean (3, 0), N = 3, E = 5: d = (5, 0), w = (5, 0); evaluated (3, 0).
-    Round 2: mean (0, 0), N = 0: w stays (5, 0), d stays (5, 0); evaluated (5, 0), the plain average. Before, w went to (7.5, 0).
+    Round 2: mean (0, 0), N = 0: w stays (5, 0), d stays (5, 0); evaluated (5, 0), the plain average. Before, w went to
+    (7.5, 0).
     Round 3: mean (0, 2), N = E = 2: d = (2.5, 2), w = (7.5, 2); evaluated (5, 2).
     """
     piece = ServerChain([mean(), rescale_to_mean_norm(1.0), momentum(0.5), evaluate_average()])
@@ -69,17 +70,22 @@ def test_layer_by_layer_only_the_layer_that_cancels_stays():
     for a in (APART, OPPOSITE):
         cohort = Cohort(like)
         ones = torch.ones(2)
-        cohort.add({"update": {"a": torch.tensor(a, dtype=torch.float32), "b": torch.ones(2, 1)}}, Senders([0, 1], *[ones] * 4), ones)
-        u, state = piece.update({}, state, ServerContext(like, 0, 2, rng.key(0, "server"), cohort, lambda params, epochs: params))
+        cohort.add({"update": {"a": torch.tensor(a, dtype=torch.float32), "b": torch.ones(2, 1)}},
+                   Senders([0, 1], *[ones] * 4), ones)
+        u, state = piece.update({}, state,
+                                ServerContext(like, 0, 2, rng.key(0, "server"), cohort, lambda params, epochs: params))
         steps.append((u["a"].tolist(), u["b"].tolist()))
     assert steps == [([5.0, 0.0], [1.0]), ([0.0, 0.0], [1.5])]
     assert state[2]["a"].tolist() == [5.0, 0.0]
 
 
 def test_two_pieces_may_each_hold_a_tensor_still(server):
-    hold = ServerPiece(lambda u, state, ctx: (u, state), still=lambda u, ctx: {name: torch.tensor(ctx.round == 1) for name in u})
+    hold = ServerPiece(lambda u, state, ctx: (u, state),
+                       still=lambda u, ctx: {name: torch.tensor(ctx.round == 1) for name in u})
     for order in ([hold, rescale_to_mean_norm()], [rescale_to_mean_norm(), hold]):
-        seen = [model for model, _ in rounds(ServerChain([mean(), *order, momentum(0.5)]), server, [APART, TOGETHER, OPPOSITE])]
+        seen = [model
+                for model, _ in rounds(ServerChain([mean(), *order, momentum(0.5)]), server,
+                                       [APART, TOGETHER, OPPOSITE])]
         assert seen == [[5.0, 0.0]] * 3
 
 
@@ -89,16 +95,19 @@ def _push(cancel_from: int) -> Optimiser:
 
     def update(u, state, ctx):
         ones = torch.sign(u["weight"][1:2])  # the gradient's sign tells the label; only its sign is used
-        return {name: torch.ones_like(v) * (ones.sum() if ctx.round >= cancel_from else 1.0) for name, v in u.items()}, state
+        return {name: torch.ones_like(v) * (ones.sum() if ctx.round >= cancel_from else 1.0)
+                for name, v in u.items()}, state
 
     return Optimiser(update)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_whole_round_of_the_composed_method(engine):
-    """Two clients of one example each, four weights. Round 1: both move each weight by 1, N = E = 2, d = 0.7 each; w = 0.7.
+    """Two clients of one example each, four weights. Round 1: both move each weight by 1, N = E = 2, d = 0.7 each; w =
+    0.7.
 
-    Round 2: one client moves by +1, the other by -1: N = 0. The model and its evaluation stay at 0.7 (before: 0.7 + 0.8 * 0.7).
+    Round 2: one client moves by +1, the other by -1: N = 0. The model and its evaluation stay at 0.7 (before: 0.7 + 0.8
+    * 0.7).
     """
     x, y = torch.ones(2, 1), torch.tensor([0, 1])
     data = askew.Dataset.from_tensors((x, y), (x, y))

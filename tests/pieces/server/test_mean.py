@@ -8,8 +8,8 @@ from askew.core.server_piece import ServerChain
 from askew.core.statistic import Senders
 from askew.pieces.server import mean, scale
 
-SENDERS = Senders([0, 1], examples=torch.tensor([10.0, 20.0]), steps=torch.tensor([1.0, 2.0]), scores=torch.tensor([0.9, 0.1]),
-                  losses=torch.tensor([2.0, 1.0]))
+SENDERS = Senders([0, 1], examples=torch.tensor([10.0, 20.0]), steps=torch.tensor([1.0, 2.0]),
+                  scores=torch.tensor([0.9, 0.1]), losses=torch.tensor([2.0, 1.0]))
 
 
 @pytest.mark.parametrize(("weights", "expected"), [

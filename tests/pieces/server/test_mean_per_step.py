@@ -26,7 +26,8 @@ def test_with_equal_steps_it_is_fedavg_by_hand():
         torch.testing.assert_close(got, server_update(mean(), updates, examples=[1, 5, 2, 2]))
 
 
-@pytest.mark.parametrize(("momentum", "steps", "walk"), [(0.0, 5, 5.0), (0.5, 1, 1.0), (0.5, 2, 2.5), (0.5, 3, 4.25), (0.9, 3, 5.61)])
+@pytest.mark.parametrize(("momentum", "steps", "walk"),
+                         [(0.0, 5, 5.0), (0.5, 1, 1.0), (0.5, 2, 2.5), (0.5, 3, 4.25), (0.9, 3, 5.61)])
 def test_the_length_of_a_walk(momentum, steps, walk):
     """Constant gradient 1, momentum 0.5: velocities 1, 1.5, 1.75: walks 1, 2.5, 4.25. Momentum 0.9: 1 + 1.9 + 2.71."""
     assert float(MeanPerStep(momentum).walk(torch.tensor(steps, dtype=torch.float64))) == pytest.approx(walk)

@@ -16,7 +16,8 @@ from askew.pieces.statistic import Everything
 
 def test_by_hand():
     assert server_update(median(), [(1, 5), (2, 6), (99, -7)]).tolist() == [2.0, 5.0]
-    assert server_update(median(), [(1, 5), (2, 6), (99, -7), (4, 0)]).tolist() == [3.0, 2.5]  # between 2 and 4, between 0 and 5
+    # Between 2 and 4, between 0 and 5
+    assert server_update(median(), [(1, 5), (2, 6), (99, -7), (4, 0)]).tolist() == [3.0, 2.5]
     assert server_update(median(), [(7, 8)]).tolist() == [7.0, 8.0]
 
 
@@ -56,7 +57,8 @@ def test_one_client_that_lies_does_not_carry_the_model_away():
 
         return askew.ClientPiece(end=end)
 
-    recipe = askew.Recipe(population="iid(clients=5)", rounds=3, model="mlp(hidden=[8])", upload=["client_three_lies()"])
+    recipe = askew.Recipe(population="iid(clients=5)", rounds=3, model="mlp(hidden=[8])",
+                          upload=["client_three_lies()"])
     start = askew.run(recipe.replace(rounds=1, step=["sgd(0.0)"])).model
     models = [askew.run(method(recipe)).model for method in (fedavg, by_median)]
     far, near = (float(sum((model[name] - v).norm() for name, v in start.items())) for model in models)

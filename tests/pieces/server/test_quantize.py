@@ -26,7 +26,8 @@ def test_thirty_two_bits_change_nothing():
 
 def test_only_what_watches_or_quantises_again_may_stand_behind():
     ServerChain([mean(), quantize(8), quantize(4), evaluate_average(), quantize(32)]).check(Plan())
-    with pytest.raises(askew.AskewError, match="quantize must come last: what momentum adds behind it would not be on its grid"):
+    with pytest.raises(askew.AskewError,
+                       match="quantize must come last: what momentum adds behind it would not be on its grid"):
         ServerChain([mean(), quantize(8), momentum(0.5)]).check(Plan())
 
 

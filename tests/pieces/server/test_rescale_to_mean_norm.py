@@ -19,7 +19,8 @@ def two_tensors(rows, weights=(1.0, 1.0)):
     like = {"a": torch.zeros(2), "b": torch.zeros(1)}
     cohort = Cohort(like)
     ones = torch.ones(len(rows))
-    cohort.add({"update": {"a": stacked[:, :2], "b": stacked[:, 2:]}}, Senders(range(len(rows)), *[ones] * 4), torch.tensor(weights))
+    cohort.add({"update": {"a": stacked[:, :2], "b": stacked[:, 2:]}}, Senders(range(len(rows)), *[ones] * 4),
+               torch.tensor(weights))
     return ServerContext(like, 0, 2, rng.key(0, "server"), cohort, lambda params, epochs: params)
 
 

@@ -51,7 +51,8 @@ def test_a_round_is_the_average_fine_tuned_with_plain_torch_sgd():
 
 
 def test_without_examples_at_the_server_it_is_refused():
-    with pytest.raises(askew.AskewError, match=r"train_on_server needs examples at the server; write population = .* hold_out"):
+    with pytest.raises(askew.AskewError,
+                       match=r"train_on_server needs examples at the server; write population = .* hold_out"):
         ServerChain([mean(), train_on_server()]).check(Plan(cohort_size=2, server_examples=0))
     with pytest.raises(askew.AskewError, match="epochs must be at least 1, got 0"):
         train_on_server(0)
@@ -61,5 +62,6 @@ def test_without_examples_at_the_server_it_is_refused():
                                     [mean(), evaluate_average(), train_on_server()]])
 def test_it_does_not_go_with_evaluating_the_plain_average(pieces):
     """In either order the evaluated model would lack the server's training."""
-    with pytest.raises(askew.AskewError, match="would judge the average without the server's training; use one of the two"):
+    with pytest.raises(askew.AskewError,
+                       match="would judge the average without the server's training; use one of the two"):
         ServerChain(pieces).check(Plan(cohort_size=2, server_examples=10))

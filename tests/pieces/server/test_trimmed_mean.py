@@ -24,8 +24,8 @@ def test_by_hand():
 @pytest.mark.parametrize("clients", [1, 2, 5, 10])
 def test_it_is_scipys(share, clients):
     updates = torch.randn(clients, 6, generator=torch.Generator().manual_seed(clients))
-    np.testing.assert_allclose(server_update(trimmed_mean(share), updates.tolist()), trim_mean(updates.numpy(), share, axis=0), rtol=1e-5,
-                               atol=1e-6)
+    np.testing.assert_allclose(server_update(trimmed_mean(share), updates.tolist()),
+                               trim_mean(updates.numpy(), share, axis=0), rtol=1e-5, atol=1e-6)
 
 
 def test_a_product_that_floats_put_just_below_a_whole_number_counts_as_that_number():

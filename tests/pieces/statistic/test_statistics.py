@@ -36,7 +36,8 @@ def gathered(statistic, order, splits, merged=False):
 @pytest.mark.parametrize("statistic", EVERY, ids=str)
 def test_order_chunks_and_merging_do_not_show(statistic):
     expected = tree_leaves(gathered(statistic, [0, 1, 2, 3, 4], [5]))
-    for order, splits, merged in (([4, 2, 0, 1, 3], [5], False), ([3, 1, 4, 0, 2], [2, 1, 2], False), ([3, 1, 4, 0, 2], [1, 3, 1], True)):
+    for order, splits, merged in (([4, 2, 0, 1, 3], [5], False), ([3, 1, 4, 0, 2], [2, 1, 2], False),
+                                  ([3, 1, 4, 0, 2], [1, 3, 1], True)):
         got = tree_leaves(gathered(statistic, order, splits, merged))
         assert len(got) == len(expected)
         for one, other in zip(got, expected, strict=True):
@@ -51,7 +52,8 @@ def test_equal_ones_are_one():
 def test_means_by_hand(weights, expected):
     """Values 1 and 5 of clients with 1 and 7 examples (36 / 8), and 0 and 3 steps."""
     statistic = MeanOf("mine", weights)
-    ctx = server_context([(0,), (0,)], examples=[1, 7], steps=[0, 3], needs=[statistic], sent={"mine": {"x": torch.tensor([1.0, 5.0])}})
+    ctx = server_context([(0,), (0,)], examples=[1, 7], steps=[0, 3], needs=[statistic],
+                         sent={"mine": {"x": torch.tensor([1.0, 5.0])}})
     assert float(ctx.cohort[statistic]["x"]) == pytest.approx(expected)
 
 

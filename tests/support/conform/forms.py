@@ -50,7 +50,8 @@ BATCHED = [name for name in FORMS if name not in ("parallel", "compiled")]
 
 
 def cases(names: Iterable[str], forms: Iterable[str] | None = None, compiled: Iterable[str] = ()) -> list[Any]:
-    """(name, form) for `parametrize`; `compiled` are those names that CI compiles, which takes many seconds for each network.
+    """(name, form) for `parametrize`; `compiled` are those names that CI compiles, which takes many seconds for each
+    network.
 
     In the long run all are compiled.
     """
@@ -60,7 +61,8 @@ def cases(names: Iterable[str], forms: Iterable[str] | None = None, compiled: It
             slow = form == "compiled"
             if slow and not (LONG or name in compiled):
                 continue
-            marks = [pytest.mark.slow, pytest.mark.skipif(not COMPILES, reason="torch compiles for CPUs with g++ and Python's headers, "
+            marks = [pytest.mark.slow,
+                     pytest.mark.skipif(not COMPILES, reason="torch compiles for CPUs with g++ and Python's headers, "
                                                           "which are not installed")] if slow else []
             found.append(pytest.param(name, form, id=f"{form}-{name}", marks=marks))
     return found
@@ -83,7 +85,8 @@ def train(make: Make, task: Task, clients: Iterable[int] | None = None, round: i
         for k, job in enumerate(chunk.jobs):
             assert job.client not in found
             found[job.client] = Trained({name: v[k].detach().clone() for name, v in chunk.updates.items()},
-                                        {name: v[k].detach().clone() for name, v in chunk.buffers.items()}, float(chunk.losses[k]))
+                                        {name: v[k].detach().clone() for name, v in chunk.buffers.items()},
+                                        float(chunk.losses[k]))
     assert sorted(found) == sorted(job.client for job in jobs)
     return found
 
@@ -102,10 +105,11 @@ def rounds(make: Make, task: Task, count: int) -> Simulation:
 def assert_same_training(got: Mapping[int, Trained], reference: Mapping[int, Trained], tolerance: float = 1e-3) -> None:
     """Each client's update, tensor by tensor: apart by at most `tolerance` of the tensor's own length.
 
-    Updates and not weights are compared, since a step that is wrong by half would vanish beside the weights it starts from.
-    1e-3 leaves room for fp32 sums in another order, which ReLU, max pooling and small BatchNorm batches pass on enlarged;
-    what is wrong in a layer, a mask, a key or a padded batch is off by percents. A tensor whose true gradient is 0 (a bias
-    before BatchNorm) has an update of rounding alone: 2e-5 of the whole update's length is allowed besides.
+    Updates and not weights are compared, since a step that is wrong by half would vanish beside the weights it starts
+    from. 1e-3 leaves room for fp32 sums in another order, which ReLU, max pooling and small BatchNorm batches pass on
+    enlarged; what is wrong in a layer, a mask, a key or a padded batch is off by percents. A tensor whose true gradient
+    is 0 (a bias before BatchNorm) has an update of rounding alone: 2e-5 of the whole update's length is allowed
+    besides.
     """
     assert got.keys() == reference.keys()
     for client, expected in reference.items():

@@ -32,7 +32,8 @@ class Case:
     recipe: Recipe
 
     def task(self) -> Task:
-        return build_task(self.recipe, data=self.data, population=of_sizes(self.data, self.sizes, self.number), model=self.network)
+        return build_task(self.recipe, data=self.data, population=of_sizes(self.data, self.sizes, self.number),
+                          model=self.network)
 
     def __str__(self) -> str:
         return (f"case {self.number}: {self.network}\n{len(self.sizes)} clients of {self.sizes} examples, B {self.recipe.batch_size}, "
@@ -146,7 +147,8 @@ class Writer:
                 after = (size + 2 * padding - dilation * (taps - 1) - 1) // stride + 1
                 if after < 2:
                     continue
-                layers.append(nn.Conv2d(channels, outputs, taps, stride, padding, dilation, groups, bias=draw.random() < 0.7))
+                layers.append(nn.Conv2d(channels, outputs, taps, stride, padding, dilation, groups,
+                                        bias=draw.random() < 0.7))
                 channels, size = outputs, after
             elif kind == "depthwise":
                 layers.append(nn.Conv2d(channels, channels, 3, padding=1, groups=channels))
@@ -180,16 +182,18 @@ class Writer:
         """[N, T, D] -> [N, D'] by `depth` layers."""
         draw, layers = self.draw, []
         for _ in range(depth):
-            kind = draw.choice(["attention", "attention", "encoder", "cells", "cells", "linear", "norm", "act", "drop", "places"])
+            kind = draw.choice(["attention", "attention", "encoder", "cells", "cells", "linear", "norm", "act", "drop",
+                                "places"])
             heads = draw.choice([h for h in (1, 2, 4) if width % h == 0])
             if kind == "attention":
                 layers.append(Add(SelfAttention(width, heads, draw.random() < 0.4, draw.random() < 0.7, draw.random() < 0.3)))
             elif kind == "encoder":
-                layers.append(nn.TransformerEncoderLayer(width, heads, 2 * width, 0.0, draw.choice(["relu", "gelu"]), batch_first=True,
-                                                         norm_first=draw.random() < 0.5))
+                layers.append(nn.TransformerEncoderLayer(width, heads, 2 * width, 0.0, draw.choice(["relu", "gelu"]),
+                                                         batch_first=True, norm_first=draw.random() < 0.5))
             elif kind == "cells":
                 both = draw.random() < 0.3
-                made = draw.choice([nn.LSTM, nn.GRU])(width, 6, draw.choice([1, 1, 2]), batch_first=draw.random() < 0.7, bidirectional=both)
+                made = draw.choice([nn.LSTM, nn.GRU])(width, 6, draw.choice([1, 1, 2]), batch_first=draw.random() < 0.7,
+                                                      bidirectional=both)
                 layers.append(Cells(made))
                 width = 12 if both else 6
             elif kind == "linear":
@@ -254,7 +258,8 @@ def case(number: int) -> Case:
             layers = writer.sequences(5, 8, depth)
         else:
             x = torch.randint(0, WORDS, (count, 6), generator=generator)
-            layers = [nn.Embedding(WORDS, 8, padding_idx=draw.choice([None, None, 0])), *writer.sequences(6, 8, depth - 1)]
+            layers = [nn.Embedding(WORDS, 8, padding_idx=draw.choice([None, None, 0])),
+                      *writer.sequences(6, 8, depth - 1)]
         network = nn.Sequential(*layers)
     with_weights = [layer for layer in layers[:-1] if any(True for _ in layer.parameters())]
     for layer in with_weights:
@@ -269,10 +274,13 @@ def _federation(draw: random.Random, normed: bool, number: int) -> tuple[list[in
     batch = draw.choice([0, 4, 5, 8])
     if normed:  # a lone example has no statistics; two or three have wild ones, which magnify rounding
         batch = draw.choice([0, 6, 8])
-        sizes = [n if not batch or n % batch in (0, 4, 5, 6, 7) else -(-n // batch) * batch for n in (max(n, 6) for n in sizes)]
+        sizes = [n if not batch or n % batch in (0, 4, 5, 6, 7) else -(-n // batch) * batch
+                 for n in (max(n, 6) for n in sizes)]
         sizes = [min(n, 16) for n in sizes]
-    step = draw.choice([["sgd(lr=0.01)"], ["sgd(lr=0.01, momentum=0.9)"], ["sgd(lr=0.01, momentum=0.5, nesterov=True, weight_decay=0.01)"],
+    step = draw.choice([["sgd(lr=0.01)"], ["sgd(lr=0.01, momentum=0.9)"],
+                        ["sgd(lr=0.01, momentum=0.5, nesterov=True, weight_decay=0.01)"],
                         ["add_proximal(0.1)", "sgd(lr=0.01)"], ["clip_gradient(0.5)", "sgd(lr=0.02)"],
                         ["add_gradient_noise(0.01)", "sgd(lr=0.01)", "project_to_ball(20.0)"]])
-    return sizes, askew.Recipe(batch_size=batch, epochs=draw.choice([1, 1, 2, 3]), fraction=draw.choice([1.0, 1.0, 0.6, 0.2]), step=step,
-                               seed=draw.randint(0, 99), name=f"case {number}")
+    return sizes, askew.Recipe(batch_size=batch, epochs=draw.choice([1, 1, 2, 3]),
+                               fraction=draw.choice([1.0, 1.0, 0.6, 0.2]), step=step, seed=draw.randint(0, 99),
+                               name=f"case {number}")

@@ -21,21 +21,25 @@ def write_all(folder: Path) -> None:
         for k in range(6):
             pixels = generator.integers(0, 256, (4, 4, 3), dtype=np.uint8) // 2 + 40 * number
             Image.fromarray(pixels.astype(np.uint8)).save(folder / "images" / name / f"{k}.png")
-    np.savez(folder / "arrays.npz", x=generator.normal(size=(40, 6)).astype(np.float32), y=np.arange(40) % 4, clients=np.arange(40) % 5)
-    rows = [f"{a:.3f},{b:.3f},{i % 3},{'odd' if i % 2 else 'even'}" for i, (a, b) in enumerate(generator.normal(size=(40, 2)))]
+    np.savez(folder / "arrays.npz", x=generator.normal(size=(40, 6)).astype(np.float32), y=np.arange(40) % 4,
+             clients=np.arange(40) % 5)
+    rows = [f"{a:.3f},{b:.3f},{i % 3},{'odd' if i % 2 else 'even'}"
+            for i, (a, b) in enumerate(generator.normal(size=(40, 2)))]
     (folder / "rows.csv").write_text("\n".join(["left,right,owner,kind", *rows]) + "\n")
     _mnist(folder / "mnist", generator)
     _cifar(folder / "cifar-10-batches-bin", generator)
     _speech(folder / "speech_commands_v0.01")
     weights = torch.Generator().manual_seed(0)
     shapes = {"fc1.weight": (16, 64), "fc1.bias": (16,), "fc2.weight": (10, 16), "fc2.bias": (10,)}
-    save_file({name: torch.randn(shape, generator=weights) * 0.1 for name, shape in shapes.items()}, folder / "start.safetensors")
+    save_file({name: torch.randn(shape, generator=weights) * 0.1 for name, shape in shapes.items()},
+              folder / "start.safetensors")
 
 
 def _mnist(folder: Path, generator: np.random.Generator) -> None:
     folder.mkdir()
     for split, count in (("train", 30), ("t10k", 10)):
-        for what, array in (("images-idx3", generator.integers(0, 256, (count, 28, 28))), ("labels-idx1", np.arange(count) % 10)):
+        for what, array in (("images-idx3", generator.integers(0, 256, (count, 28, 28))),
+                            ("labels-idx1", np.arange(count) % 10)):
             head = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">u4").tobytes()
             (folder / f"{split}-{what}-ubyte").write_bytes(head + array.astype(np.uint8).tobytes())
 

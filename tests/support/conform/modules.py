@@ -26,8 +26,8 @@ class Residual(nn.Module):
 
 
 def resnet(norm: Callable[[int], nn.Module]) -> nn.Module:
-    return nn.Sequential(nn.Conv2d(1, 8, 3, padding=1, bias=False), norm(8), nn.ReLU(), Residual(8, 8, 1, norm), Residual(8, 16, 2, norm),
-                         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, CLASSES))
+    return nn.Sequential(nn.Conv2d(1, 8, 3, padding=1, bias=False), norm(8), nn.ReLU(), Residual(8, 8, 1, norm),
+                         Residual(8, 16, 2, norm), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, CLASSES))
 
 
 class ViT(nn.Module):
@@ -72,9 +72,11 @@ class Encoder(nn.Module):
 
 
 class Attends(nn.Module):
-    """`nn.MultiheadAttention` between a sequence and a shorter one of another width, or the functional form, or a causal mask."""
+    """`nn.MultiheadAttention` between a sequence and a shorter one of another width, or the functional form, or a
+    causal mask."""
 
-    def __init__(self, how: Literal["self", "cross", "functional", "causal", "weights"], batch_first: bool = True) -> None:
+    def __init__(self, how: Literal["self", "cross", "functional", "causal", "weights"],
+                 batch_first: bool = True) -> None:
         super().__init__()
         self.how, self.batch_first = how, batch_first
         self.lift, self.head = nn.Linear(6, 8), nn.Linear(8, CLASSES)
@@ -104,8 +106,8 @@ class Attends(nn.Module):
 class Recurrent(nn.Module):
     """Tokens -> Embedding -> LSTM or GRU -> last step -> Linear."""
 
-    def __init__(self, kind: type[nn.RNNBase], batch_first: bool = True, layers: int = 1, both_ways: bool = False, dropout: float = 0.0,
-                 last: Literal["step", "hidden"] = "step", **options: int | bool | str) -> None:
+    def __init__(self, kind: type[nn.RNNBase], batch_first: bool = True, layers: int = 1, both_ways: bool = False,
+                 dropout: float = 0.0, last: Literal["step", "hidden"] = "step", **options: int | bool | str) -> None:
         super().__init__()
         self.embed = nn.Embedding(WORDS, 6)
         self.cells = kind(6, 8, layers, batch_first=batch_first, bidirectional=both_ways, dropout=dropout, **options)
@@ -129,7 +131,8 @@ class StartsItself(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         cells = self.cells
-        first = torch.zeros(cells.num_layers * (2 if cells.bidirectional else 1), x.shape[0], cells.hidden_size, device=x.device)
+        first = torch.zeros(cells.num_layers * (2 if cells.bidirectional else 1), x.shape[0], cells.hidden_size,
+                            device=x.device)
         start = (first, first.clone() + 0.1) if isinstance(cells, nn.LSTM) or cells.mode == "LSTM" else first + 0.1
         return self.head(cells(self.embed(x), start)[0][:, -1])
 
@@ -162,7 +165,8 @@ class BareWeight(nn.Module):
 class FrozenBackbone(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.backbone = nn.Sequential(nn.Conv2d(1, 6, 3, padding=1), nn.BatchNorm2d(6), nn.ReLU(), nn.Conv2d(6, 4, 3, 2, 1), nn.ReLU())
+        self.backbone = nn.Sequential(nn.Conv2d(1, 6, 3, padding=1), nn.BatchNorm2d(6), nn.ReLU(),
+                                      nn.Conv2d(6, 4, 3, 2, 1), nn.ReLU())
         self.backbone.requires_grad_(False)
         self.head = nn.Linear(64, CLASSES)
 
@@ -223,8 +227,8 @@ class Doubles(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.body = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.Dropout(0.2), nn.Flatten(),
-                                  nn.Linear(256, CLASSES)).double()
+        self.body = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.Dropout(0.2),
+                                  nn.Flatten(), nn.Linear(256, CLASSES)).double()
 
     def forward(self, x: Tensor) -> Tensor:
         return self.body(x.double())
@@ -365,9 +369,11 @@ class Shallow(nn.Module):
 
 
 def deep_batch_norm(layers: int = 20, width: int = 4) -> nn.Module:
-    """A narrow network with many BatchNorm layers behind each other: what one of them does wrong, the next ones magnify.
+    """A narrow network with many BatchNorm layers behind each other: what one of them does wrong, the next ones
+    magnify.
 
-    Residual, so that gradients neither grow nor vanish: without that, weights that differ by 1e-7 end up percents apart.
+    Residual, so that gradients neither grow nor vanish: without that, weights that differ by 1e-7 end up percents
+    apart.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

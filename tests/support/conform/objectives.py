@@ -1,4 +1,5 @@
-"""Problems with targets of every kind: data, a network, the objective, and the same loss as one would write it in torch."""
+"""Problems with targets of every kind: data, a network, the objective, and the same loss as one would write it in
+torch."""
 
 from __future__ import annotations
 
@@ -47,7 +48,8 @@ class NextToken(nn.Module):
 
 def split(x: Tensor, y: Tensor, targets: str, classes: int | None = None) -> Dataset:
     names = None if classes is None else [str(c) for c in range(classes)]
-    return Dataset.from_tensors((x[:EXAMPLES], y[:EXAMPLES]), (x[EXAMPLES:], y[EXAMPLES:]), targets=targets, classes=names)
+    return Dataset.from_tensors((x[:EXAMPLES], y[:EXAMPLES]), (x[EXAMPLES:], y[EXAMPLES:]), targets=targets,
+                                classes=names)
 
 
 def vectors() -> tuple[Tensor, Tensor]:
@@ -119,7 +121,8 @@ PROBLEMS: dict[str, Problem] = {
     "next token": Problem("next_token()", tokens, NextToken, by_sequence(PADDING)),
     "next token, padding": Problem("next_token()", lambda: tokens(PADDING), NextToken, by_sequence(PADDING)),
     "next token, padding of its own": Problem("next_token(ignore=0)", lambda: tokens(0), NextToken, by_sequence(0)),
-    "next token, attention": Problem("next_token()", lambda: tokens(PADDING), lambda: NextToken(attends=True), by_sequence(PADDING)),
+    "next token, attention": Problem("next_token()", lambda: tokens(PADDING), lambda: NextToken(attends=True),
+                                     by_sequence(PADDING)),
 }
 
 

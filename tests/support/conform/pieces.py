@@ -14,20 +14,25 @@ from askew.core.server_piece import Aggregator
 from askew.pieces.methods import fedcd, fednnnn, ozdayi_combination, projected
 from conform import strangers  # noqa: F401, files its pieces
 
-# kind -> name -> calls to try. A new piece joins by one line here; `{files}` is a folder of small files (see `loaders`).
+# kind -> name -> calls to try. A new piece joins by one line here; `{files}` is a folder of small files (see
+# `loaders`).
 PIECES: dict[str, dict[str, list[str]]] = {
     "data": {
         "cifar10": ["cifar10()"],
         "digits": ["digits()"],
-        "image_folder": ["image_folder(path='{files}/images')", "image_folder(path='{files}/images', size=2, test_fraction=0.5)"],
+        "image_folder": ["image_folder(path='{files}/images')",
+                         "image_folder(path='{files}/images', size=2, test_fraction=0.5)"],
         "mnist": ["mnist()"],
         "npz": ["npz(path='{files}/arrays.npz')"],
         "speech_commands": ["speech_commands()", "speech_commands(validation='train')"],
-        "table": ["table(path='{files}/rows.csv', label='kind')", "table(path='{files}/rows.csv', label='kind', client='owner')"],
+        "table": ["table(path='{files}/rows.csv', label='kind')",
+                  "table(path='{files}/rows.csv', label='kind', client='owner')"],
     },
     "partition": {
-        "classes_per_client": ["classes_per_client(clients=5, classes=2)", "classes_per_client(clients=5, classes=2, equal_sizes=True)"],
-        "dirichlet": ["dirichlet(clients=5, alpha=0.5)", "dirichlet(clients=5, alpha=1.0, examples_per_client=20, prior='uniform')"],
+        "classes_per_client": ["classes_per_client(clients=5, classes=2)",
+                               "classes_per_client(clients=5, classes=2, equal_sizes=True)"],
+        "dirichlet": ["dirichlet(clients=5, alpha=0.5)",
+                      "dirichlet(clients=5, alpha=1.0, examples_per_client=20, prior='uniform')"],
         "dirichlet_per_class": ["dirichlet_per_class(clients=5, alpha=0.5)",
                                 "dirichlet_per_class(clients=5, alpha=0.5, min_examples=1, balance=True)"],
         "emd": ["emd(clients=10, emd=1.0)"],
@@ -127,7 +132,8 @@ PIECES: dict[str, dict[str, list[str]]] = {
         "hypothesis_conflicts": ["hypothesis_conflicts(inputs=50)"],
         "sign_cancellation": ["sign_cancellation()", "sign_cancellation(theta=2.0, per='layer')"],
         "update_norms": ["update_norms()", "update_norms(per='layer')"],
-        "weight_divergence": ["weight_divergence()", "weight_divergence(per='tensor')", "weight_divergence(per='group')"],
+        "weight_divergence": ["weight_divergence()", "weight_divergence(per='tensor')",
+                              "weight_divergence(per='group')"],
     },
     "adversity": {
         "drop_out": ["drop_out(0.3)", "drop_out(share=[0.9, 0.0, 0.5, 1.0, 0.2, 0.0])"],
@@ -197,28 +203,36 @@ SENDERS = {"control": "update_control()", "factor": "plateau(patience=0, thresho
 REMEMBERING = {
     "kept momentum": (UNEQUAL.replace(step=[KEPT], epochs=2), None),
     "kept momentum behind a clip, Nesterov": (
-        UNEQUAL.replace(step=["clip_gradient(0.5)", "sgd(lr=0.05, momentum=0.9, nesterov=True, keep_momentum=True)"]), None),
+        UNEQUAL.replace(step=["clip_gradient(0.5)", "sgd(lr=0.05, momentum=0.9, nesterov=True, keep_momentum=True)"]),
+        None),
     "kept momentum, one client": (UNEQUAL.replace(step=[KEPT], population="pooled()", batch_size=100), None),
     "kept momentum, one client a round": (UNEQUAL.replace(step=[KEPT], fraction=0.1, rounds=8), None),
-    "kept momentum, batchnorm and dropout": (UNEQUAL.replace(step=["sgd(lr=0.01, momentum=0.9, keep_momentum=True)"]), normed),
+    "kept momentum, batchnorm and dropout": (UNEQUAL.replace(step=["sgd(lr=0.01, momentum=0.9, keep_momentum=True)"]),
+                                             normed),
     "kept momentum and random rounding": (UNEQUAL.replace(step=[KEPT, "quantize_at_random(bits=16)"]), None),
-    "kept momentum of several models": (fedcd(UNEQUAL.replace(step=[KEPT], rounds=5), milestones=[1, 2], bits=16), None),
+    "kept momentum of several models": (fedcd(UNEQUAL.replace(step=[KEPT], rounds=5), milestones=[1, 2], bits=16),
+                                        None),
     "a counter": (UNEQUAL.replace(step=["step_by_rounds()"], rounds=5), None),
     "a counter and momentum": (UNEQUAL.replace(step=["pull_by_count()", KEPT], rounds=5), None),
     "memory that stays as it is": (UNEQUAL.replace(step=["with_a_rate_that_is_kept()", "sgd(lr=0.1)"]), None),
-    "control variates": (UNEQUAL.replace(step=["subtract_control()", "sgd(lr=0.1)"], server=["mean('uniform')", "add_up_control()"],
-                                         rounds=5), None),
+    "control variates": (UNEQUAL.replace(step=["subtract_control()", "sgd(lr=0.1)"],
+                                         server=["mean('uniform')", "add_up_control()"], rounds=5), None),
     "control variates, equal clients": (
-        askew.Recipe(step=["subtract_control()", "sgd(lr=0.1)"], server=["mean()", "add_up_control()"], rounds=4, fraction=0.5), None),
+        askew.Recipe(step=["subtract_control()", "sgd(lr=0.1)"], server=["mean()", "add_up_control()"], rounds=4,
+                     fraction=0.5), None),
     "a layer that stays at home": (UNEQUAL.replace(step=["sgd(lr=0.1)", "stay_at_home(part='fc2.')"], rounds=5), None),
-    "a layer that stays at home, batchnorm": (UNEQUAL.replace(step=["sgd(lr=0.01)", "stay_at_home(part='norm.')"], rounds=4), normed),
+    "a layer that stays at home, batchnorm": (UNEQUAL.replace(step=["sgd(lr=0.01)", "stay_at_home(part='norm.')"],
+                                                              rounds=4), normed),
 }
 RECIPES = {
     **REMEMBERING,
     "what is known of a client": (UNEQUAL.replace(step=["sgd(lr=0.1)", "by_facts()"], epochs=2), None),
-    "what is known of a client, from the first step on": (UNEQUAL.replace(step=["begin_by_facts()", "sgd(lr=0.1)"], epochs=2), None),
-    "more in the message": (UNEQUAL.replace(step=["sgd(lr=0.1)", "tell()"], server=["mean()", "scale_by_what_is_told()"]), None),
-    "what the server sends besides": (UNEQUAL.replace(step=["pull_to_shared()", "sgd(lr=0.1)"], server=["mean()", "send_average()"]), None),
+    "what is known of a client, from the first step on": (UNEQUAL.replace(step=["begin_by_facts()", "sgd(lr=0.1)"],
+                                                                          epochs=2), None),
+    "more in the message": (UNEQUAL.replace(step=["sgd(lr=0.1)", "tell()"],
+                                            server=["mean()", "scale_by_what_is_told()"]), None),
+    "what the server sends besides": (UNEQUAL.replace(step=["pull_to_shared()", "sgd(lr=0.1)"],
+                                                      server=["mean()", "send_average()"]), None),
     "a rate that falls on a plateau, of clients and server": (
         UNEQUAL.replace(step=["sgd(lr=0.1, momentum=0.9, keep_momentum=True)", "scale_by_server()"], rounds=5,
                         server=["mean()", "plateau(patience=0, factor=0.5, threshold=0.9, server=True)"]), None),
@@ -261,7 +275,8 @@ def recipe_with(kind: str, call: str) -> Recipe:
         built, sgd = registry.build(kind, call), "sgd(lr=0.1)"
         if built.wants:
             base = base.replace(server=["mean()", SENDERS[built.wants[0]]])
-        return base.replace(step=[call] if isinstance(built, Optimiser) else [call, sgd] if isinstance(built, OnGradient) else [sgd, call])
+        return base.replace(step=[call] if isinstance(built, Optimiser) else [call, sgd]
+                            if isinstance(built, OnGradient) else [sgd, call])
     if kind == "schedule":
         return base.replace(step=[f"sgd(lr={call})"])
     if kind == "server" and isinstance(registry.build(kind, call), Aggregator):

@@ -55,7 +55,8 @@ def step_by_count(lr: float = 0.1) -> Optimiser:
 
 @piece("client")
 def step_by_rounds(lr: float = 0.2) -> Optimiser:
-    """SGD with a rate of lr / (1 + rounds in which this client has trained before), counted in its memory as whole numbers."""
+    """SGD with a rate of lr / (1 + rounds in which this client has trained before), counted in its memory as whole
+    numbers."""
 
     def update(u: Params, state: Tree, ctx: ClientContext) -> tuple[Params, Tree]:
         return {name: -lr / (1 + state) * g for name, g in u.items()}, state
@@ -63,7 +64,8 @@ def step_by_rounds(lr: float = 0.2) -> Optimiser:
     def end(message: Message, state: Tree, kept: Tree, ctx: ClientContext) -> tuple[Message, Tree]:
         return message, kept + 1
 
-    return Optimiser(update, lambda model: torch.zeros((), dtype=torch.int64, device=next(iter(model.params.values())).device),
+    return Optimiser(update,
+                     lambda model: torch.zeros((), dtype=torch.int64, device=next(iter(model.params.values())).device),
                      begin=lambda kept, ctx: kept, end=end)
 
 
@@ -74,8 +76,8 @@ def pull_by_count(strength: float = 0.02) -> OnGradient:
     def update(u: Params, state: Tree, ctx: ClientContext) -> tuple[Params, Tree]:
         return {name: g + strength * state * (ctx.params[name] - ctx.start[name]) for name, g in u.items()}, state + 1
 
-    return OnGradient(update, lambda model: next(iter(model.params.values())).new_zeros(()), begin=lambda kept, ctx: kept,
-                      end=lambda message, state, kept, ctx: (message, state))
+    return OnGradient(update, lambda model: next(iter(model.params.values())).new_zeros(()),
+                      begin=lambda kept, ctx: kept, end=lambda message, state, kept, ctx: (message, state))
 
 
 @piece("client")
@@ -85,7 +87,8 @@ def with_a_rate_that_is_kept(rate: float = 0.5) -> OnGradient:
     def update(u: Params, state: Tree, ctx: ClientContext) -> tuple[Params, Tree]:
         return {name: state * g for name, g in u.items()}, state
 
-    return OnGradient(update, lambda model: next(iter(model.params.values())).new_full((), rate), begin=lambda kept, ctx: kept)
+    return OnGradient(update, lambda model: next(iter(model.params.values())).new_full((), rate),
+                      begin=lambda kept, ctx: kept)
 
 
 @piece("client")
@@ -148,7 +151,8 @@ def by_facts() -> OnUpdate:
 
 @piece("client")
 def begin_by_facts() -> OnGradient:
-    """A factor of each client's own, from its number and examples, fixed when its round begins; `end` knows its step alone."""
+    """A factor of each client's own, from its number and examples, fixed when its round begins; `end` knows its step
+    alone."""
 
     def begin(kept: Tree, ctx: ClientContext) -> Tree:
         return next(iter(ctx.params.values())).new_ones(()) / (1 + 0.2 * ctx.client + 0.001 * ctx.examples)
@@ -165,7 +169,8 @@ def tell() -> ClientPiece:
 
     def end(message: Message, state: Tree, kept: Tree, ctx: ClientContext) -> tuple[Message, Tree]:
         like = next(iter(ctx.params.values()))
-        told = {"steps": like.new_zeros(()) + ctx.steps, "client": torch.zeros_like(like, dtype=torch.int64).sum() + ctx.client,
+        told = {"steps": like.new_zeros(()) + ctx.steps,
+                "client": torch.zeros_like(like, dtype=torch.int64).sum() + ctx.client,
                 "trained": ({name: v.abs() for name, v in ctx.params.items()},)}
         return {**message, "told": told}, kept
 
@@ -228,6 +233,7 @@ def mean_of_everything() -> Aggregator:
 
     def update(u: Params, state: Tree, ctx: ServerContext) -> tuple[Params, Tree]:
         weights = ctx.cohort.weights
-        return {name: torch.tensordot(weights, v.double(), dims=1).float() for name, v in ctx.cohort[everything].items()}, state
+        return {name: torch.tensordot(weights, v.double(), dims=1).float()
+                for name, v in ctx.cohort[everything].items()}, state
 
     return Aggregator(update, needs=[everything])

@@ -1,15 +1,17 @@
 """Convolution of many clients' examples, each with its client's own weights.
 
 On a GPU, grouped convolutions of the libraries launch one small kernel per client; here one kernel serves all clients,
-as an implicit matrix product on the matrix units. Elsewhere, and for dilated or grouped kernels, one grouped convolution
-does it. Activations are channels last, so a client's examples are a matrix of B * H * W pixels by C channels. With R x S taps,
+as an implicit matrix product on the matrix units. Elsewhere, and for dilated or grouped kernels, one grouped
+convolution does it. Activations are channels last, so a client's examples are a matrix of B * H * W pixels by C
+channels. With R x S taps,
 
     forward           Y[m, o]  = sum over (tap, c) of X[stride m + tap, c] W[tap, c, o]
     input gradient    the same with W flipped over the taps and c, o exchanged, on a padding of R - 1 - p; where the
                       stride is above 1, on dY with zeros between its pixels
     weight gradient   dW[(tap, c), o] = sum over m of X[stride m + tap, c] dY[m, o]
 
-each for all clients in one launch. Weights lie as [K, R, S, C, O]. Sums are in fp32. Splitting the long sum of the weight
+each for all clients in one launch. Weights lie as [K, R, S, C, O]. Sums are in fp32. Splitting the long sum of the
+weight
 gradient gives partial sums that are added in a fixed order: the same seed gives the same bits.
 """
 
@@ -31,7 +33,8 @@ KERNEL_ORDER = (0, 3, 4, 2, 1)  # [K, O, C, R, S] -> [K, R, S, C, O], as the ker
 MOST_TAPS = 30  # in each direction: the kernels keep which taps lie inside the image as one bit each
 
 
-def client_conv2d(x: Tensor, weight: Tensor, bias: Tensor | None, stride: Pair, padding: Pair, dilation: Pair, groups: int = 1) -> Tensor:
+def client_conv2d(x: Tensor, weight: Tensor, bias: Tensor | None, stride: Pair, padding: Pair, dilation: Pair,
+                  groups: int = 1) -> Tensor:
     """y[k, b] = conv2d(x[k, b], weight[k]) + bias[k].
 
     Args:
@@ -50,20 +53,22 @@ def client_conv2d(x: Tensor, weight: Tensor, bias: Tensor | None, stride: Pair, 
             x, weight, stride, padding = taps_as_channels(x, weight, stride, padding)
         flat = weight.to(x.dtype).permute(KERNEL_ORDER).contiguous()  # no copy where the weights are kept like this
         bias = None if bias is None else bias.contiguous()  # a frozen one is one client's, repeated
-        return implicit_gemm_conv(x.contiguous(memory_format=torch.channels_last), flat, bias, list(stride), list(padding))
+        return implicit_gemm_conv(x.contiguous(memory_format=torch.channels_last), flat, bias, list(stride),
+                                  list(padding))
     clients, outputs = weight.shape[:2]
     # [K * B, C, H, W] -> [B, K * C, H, W]: the clients side by side as groups.
     wide = x.unflatten(0, (clients, -1)).transpose(0, 1).flatten(1, 2)
-    y = F.conv2d(wide, weight.to(x.dtype).flatten(0, 1), None if bias is None else bias.to(x.dtype).flatten(), stride, padding,
-                 dilation, clients * groups)
+    y = F.conv2d(wide, weight.to(x.dtype).flatten(0, 1), None if bias is None else bias.to(x.dtype).flatten(), stride,
+                 padding, dilation, clients * groups)
     return y.unflatten(1, (clients, outputs)).transpose(0, 1).flatten(0, 1)
 
 
 def taps_as_channels(x: Tensor, weight: Tensor, stride: Pair, padding: Pair) -> tuple[Tensor, Tensor, Pair, Pair]:
-    """The same convolution with kernels one pixel wide: what lay beside each other in a row becomes channels of one pixel.
+    """The same convolution with kernels one pixel wide: what lay beside each other in a row becomes channels of one
+    pixel.
 
-    Images of one or three channels are read value by value otherwise, since only channels lie behind each other in memory;
-    S taps of C channels, filled up with zeros to a power of two, are read at once.
+    Images of one or three channels are read value by value otherwise, since only channels lie behind each other in
+    memory; S taps of C channels, filled up with zeros to a power of two, are read at once.
 
     Args:
         x: [N, C, H, W].
@@ -89,7 +94,8 @@ def _inside(first, size, TAPS: tl.constexpr):
 
 
 @jit
-def _product_kernel(x, w, bias, y, M, PAD_H, PAD_W, H: tl.constexpr, W: tl.constexpr, OH: tl.constexpr, OW: tl.constexpr,
+def _product_kernel(x, w, bias, y, M, PAD_H, PAD_W, H: tl.constexpr, W: tl.constexpr, OH: tl.constexpr,
+                    OW: tl.constexpr,
                     C: tl.constexpr, O: tl.constexpr, R: tl.constexpr, S: tl.constexpr,  # noqa: E741
                     STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, FLIPPED: tl.constexpr, HAS_BIAS: tl.constexpr,
                     PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
@@ -101,7 +107,8 @@ def _product_kernel(x, w, bias, y, M, PAD_H, PAD_W, H: tl.constexpr, W: tl.const
     left = pixel % OW * STRIDE_W - PAD_W
     x += client * (M // (OH * OW)) * H * W * C
     w += client * R * S * C * O
-    # An address is the sum of a term of the row and a term of the column: what is left to do for each element is little.
+    # An address is the sum of a term of the row and a term of the column: what is left to do for each element is
+    # little.
     begin = ((rows // (OH * OW) * H + top) * W + left) * C
     seen_h = tl.where(rows < M, _inside(top, H, R), 0)
     seen_w = _inside(left, W, S)
@@ -124,11 +131,12 @@ def _product_kernel(x, w, bias, y, M, PAD_H, PAD_W, H: tl.constexpr, W: tl.const
 
 
 @jit
-def _weight_gradient_kernel(x, dy, dw, IMAGES, PAD_H, PAD_W, CLIENTS, SHARE: tl.constexpr, H: tl.constexpr, W: tl.constexpr,
+def _weight_gradient_kernel(x, dy, dw, IMAGES, PAD_H, PAD_W, CLIENTS, SHARE: tl.constexpr, H: tl.constexpr,
+                            W: tl.constexpr,
                             OH: tl.constexpr, OW: tl.constexpr, C: tl.constexpr, O: tl.constexpr,  # noqa: E741
-                            R: tl.constexpr, S: tl.constexpr, STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, SPLIT: tl.constexpr,
-                            PRECISION: tl.constexpr, BK: tl.constexpr, BN: tl.constexpr, BM: tl.constexpr, TH: tl.constexpr,
-                            TW: tl.constexpr):
+                            R: tl.constexpr, S: tl.constexpr, STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr,
+                            SPLIT: tl.constexpr, PRECISION: tl.constexpr, BK: tl.constexpr, BN: tl.constexpr,
+                            BM: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr):
     client = (tl.program_id(1) // SPLIT).to(tl.int64)
     part = tl.program_id(1) % SPLIT
     k = (tl.program_id(0) // tl.cdiv(O, BN)) * BK + tl.arange(0, BK)
@@ -138,8 +146,8 @@ def _weight_gradient_kernel(x, dy, dw, IMAGES, PAD_H, PAD_W, CLIENTS, SHARE: tl.
     offset = (tap_h * W + tap_w) * C + k % C
     x += client * IMAGES * H * W * C
     dy += client * IMAGES * OH * OW * O
-    # BM pixels at a time: TH rows of TW columns of some images. What a pixel's place within such a tile decides is worked
-    # out once; a tile's own place is a few numbers for the whole program.
+    # BM pixels at a time: TH rows of TW columns of some images. What a pixel's place within such a tile decides is
+    # worked out once; a tile's own place is a few numbers for the whole program.
     pixel = tl.arange(0, BM)
     image = pixel // (TH * TW)
     row = pixel // TW % TH
@@ -182,11 +190,14 @@ def _tiling(images: int, height: int, width: int, size: int) -> tuple[int, int, 
     """
     powers = [1 << i for i in range(size.bit_length())]
     return min(((-(-images // (size // (rows * columns))) * -(-height // rows) * -(-width // columns), rows, columns)
-                for rows in powers for columns in powers if rows * columns <= size), key=lambda found: (found[0], -found[2], -found[1]))
+                for rows in powers for columns in powers if rows * columns <= size),
+               key=lambda found: (found[0], -found[2], -found[1]))
 
 
-def _multiply(x: Tensor, w: Tensor, bias: Tensor | None, stride: list[int], padding: list[int], flipped: bool = False) -> Tensor:
-    """x [N, C, H, W] channels last, w [K, R, S, C, O] -> [N, O, H', W'] channels last; `flipped` exchanges C and O, last tap first."""
+def _multiply(x: Tensor, w: Tensor, bias: Tensor | None, stride: list[int], padding: list[int],
+              flipped: bool = False) -> Tensor:
+    """x [N, C, H, W] channels last, w [K, R, S, C, O] -> [N, O, H', W'] channels last; `flipped` exchanges C and O,
+    last tap first."""
     n, channels, height, width = x.shape
     clients, *taps = w.shape[:3]
     outputs = w.shape[3] if flipped else w.shape[4]
@@ -196,8 +207,10 @@ def _multiply(x: Tensor, w: Tensor, bias: Tensor | None, stride: list[int], padd
     block_n = _power(outputs, 16, 128)
     block_m, block_k, warps = _product_tile(x, taps[0] * taps[1] * channels, block_n)
     grid = (triton.cdiv(rows, block_m), clients, triton.cdiv(outputs, block_n))
-    _product_kernel[grid](x, w, bias if bias is not None else w, y, rows, padding[0], padding[1], height, width, out_h, out_w,
-                   channels, outputs, *taps, *stride, flipped, bias is not None, _precision(x), block_m, block_n, block_k,
+    _product_kernel[grid](x, w, bias if bias is not None else w, y, rows, padding[0], padding[1], height, width, out_h,
+                          out_w,
+                   channels, outputs, *taps, *stride, flipped, bias is not None, _precision(x), block_m, block_n,
+                          block_k,
                    num_warps=warps, num_stages=3)
     return y
 
@@ -213,14 +226,16 @@ def _product_tile(x: Tensor, inner: int, block_n: int) -> tuple[int, int, int]:
 def _gradient_tile(x: Tensor, inner: int, outputs: int) -> tuple[int, int, int, int]:
     """(inner values, outputs, pixels, warps) of a tile of the weight gradient."""
     if x.dtype == torch.float32:
-        # The matrix units that four warps share take fp32 only along the sum, across which it lies here: two warps use the others.
+        # The matrix units that four warps share take fp32 only along the sum, across which it lies here: two warps use
+        # the others.
         return _power(inner, 32, 64), _power(outputs, 16, 64), 32, 2
     block_n = _power(outputs, 16, 128)
     return _power(inner, 32, 128), block_n, 64, 8 if 16 < x.shape[1] < 64 <= block_n else 4
 
 
 def _split(programs: int, channels: int, rows: int) -> int:
-    """Into how many parts the sum over all pixels is cut: enough to fill the chip, few enough that the partial sums stay small."""
+    """Into how many parts the sum over all pixels is cut: enough to fill the chip, few enough that the partial sums
+    stay small."""
     return max(1, min(64, triton.cdiv(512 if channels >= 64 else 1024, programs), rows // 512))
 
 
@@ -229,7 +244,8 @@ def _out_size(height: int, width: int, taps: Sequence[int], stride: list[int], p
 
 
 def _precision(x: Tensor) -> str:
-    """fp32 goes through the matrix units as three products of 10-bit pieces: exact to about 1e-6, and faster than without them."""
+    """fp32 goes through the matrix units as three products of 10-bit pieces: exact to about 1e-6, and faster than
+    without them."""
     return "tf32" if x.dtype != torch.float32 or torch.backends.cudnn.allow_tf32 else "tf32x3"
 
 
@@ -261,9 +277,9 @@ def _gradients(x: Tensor, weight: Tensor, dy: Tensor, stride: list[int], padding
     cells, tile_h, tile_w = _tiling(n // clients, out_h, out_w, block_m)
     dw = torch.empty((split, *weight.shape), device=x.device, dtype=torch.float32 if split > 1 else weight.dtype)
     _weight_gradient_kernel[(tiles, clients * split)](
-        x, dy, dw, n // clients, padding[0], padding[1], clients, triton.cdiv(cells, split), height, width, out_h, out_w, channels,
-        outputs, taps_h, taps_w, *stride, split, _precision(x), block_k, block_n, block_m, tile_h, tile_w,
-        num_warps=warps, num_stages=3)
+        x, dy, dw, n // clients, padding[0], padding[1], clients, triton.cdiv(cells, split), height, width, out_h,
+        out_w, channels, outputs, taps_h, taps_w, *stride, split, _precision(x), block_k, block_n, block_m, tile_h,
+        tile_w, num_warps=warps, num_stages=3)
     dweight = dw.sum(dim=0).to(weight.dtype) if split > 1 else dw[0]
     if want_dx:
         if max(stride) > 1:

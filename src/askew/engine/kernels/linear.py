@@ -33,8 +33,8 @@ def client_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 class _Products(torch.autograd.Function):
     """rows [K, B, I], weight [K, O, I] -> [K, B, O].
 
-    Written out so that the gradient of the weight comes in the weight's own order: torch makes it transposed, and whoever
-    adds it to the weight then reads it across the grain.
+    Written out so that the gradient of the weight comes in the weight's own order: torch makes it transposed, and
+    whoever adds it to the weight then reads it across the grain.
     """
 
     @staticmethod

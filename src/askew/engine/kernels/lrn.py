@@ -51,7 +51,8 @@ def _sums(v, band, PRECISION: tl.constexpr):
 
 @jit
 def _places(number, N, C: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr):
-    """Where a tile of BM pixels begins, where its values lie within it (short numbers: long ones fill the registers), which are real."""
+    """Where a tile of BM pixels begins, where its values lie within it (short numbers: long ones fill the registers),
+    which are real."""
     first = number.to(tl.int64) * BM
     rows = tl.arange(0, BM)
     c = tl.arange(0, BC)
@@ -67,8 +68,9 @@ def _values(x, at, real, RECTIFY: tl.constexpr):
 
 
 @jit
-def _forward_kernel(x, y, N, C: tl.constexpr, BEFORE: tl.constexpr, AFTER: tl.constexpr, SCALE, BETA, K, RECTIFY: tl.constexpr,
-                    PRECISION: tl.constexpr, TILES: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr):
+def _forward_kernel(x, y, N, C: tl.constexpr, BEFORE: tl.constexpr, AFTER: tl.constexpr, SCALE, BETA, K,
+                    RECTIFY: tl.constexpr, PRECISION: tl.constexpr, TILES: tl.constexpr, BM: tl.constexpr,
+                    BC: tl.constexpr):
     near = _band(BEFORE, AFTER, BC)
     for i in range(TILES):
         begin, at, real = _places(tl.program_id(0) * TILES + i, N, C, BM, BC)
@@ -78,8 +80,9 @@ def _forward_kernel(x, y, N, C: tl.constexpr, BEFORE: tl.constexpr, AFTER: tl.co
 
 
 @jit
-def _backward_kernel(x, dy, dx, N, C: tl.constexpr, BEFORE: tl.constexpr, AFTER: tl.constexpr, SCALE, BETA, K, RECTIFY: tl.constexpr,
-                     PRECISION: tl.constexpr, TILES: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr):
+def _backward_kernel(x, dy, dx, N, C: tl.constexpr, BEFORE: tl.constexpr, AFTER: tl.constexpr, SCALE, BETA, K,
+                     RECTIFY: tl.constexpr, PRECISION: tl.constexpr, TILES: tl.constexpr, BM: tl.constexpr,
+                     BC: tl.constexpr):
     near = _band(BEFORE, AFTER, BC)
     back = _band(AFTER, BEFORE, BC)  # [c, j]
     for i in range(TILES):
@@ -102,8 +105,10 @@ def _launch(kernel: Any, tensors: list[Tensor], size: int, alpha: float, beta: f
     block = 64 if wide <= 64 else 32
     precision = "bf16" if x.dtype == torch.bfloat16 else "tf32" if torch.backends.cudnn.allow_tf32 else "tf32x3"
     # torch pads size // 2 channels in front and (size - 1) // 2 behind.
-    kernel[(triton.cdiv(pixels, block * LRN_TILES),)](*tensors, pixels, channels, size // 2, (size - 1) // 2, alpha / size, beta, k,
-                                                  rectify, precision, LRN_TILES, block, wide, num_warps=4, num_stages=len(tensors))
+    kernel[(triton.cdiv(pixels, block * LRN_TILES),)](*tensors, pixels, channels, size // 2, (size - 1) // 2,
+                                                      alpha / size, beta, k,
+                                                  rectify, precision, LRN_TILES, block, wide, num_warps=4,
+                                                      num_stages=len(tensors))
 
 
 @opaque("local_response_norm")
@@ -122,7 +127,8 @@ def _(x: Tensor, size: int, alpha: float, beta: float, k: float, rectify: bool) 
 @opaque("local_response_norm_backward")
 def _gradient(x: Tensor, dy: Tensor, size: int, alpha: float, beta: float, k: float, rectify: bool) -> Tensor:
     dx = torch.empty_like(x)
-    _launch(_backward_kernel, [x, dy.to(x.dtype).contiguous(memory_format=torch.channels_last), dx], size, alpha, beta, k, rectify)
+    _launch(_backward_kernel, [x, dy.to(x.dtype).contiguous(memory_format=torch.channels_last), dx], size, alpha, beta,
+            k, rectify)
     return dx
 
 

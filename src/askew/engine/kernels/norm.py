@@ -1,12 +1,13 @@
 """Normalisation of each client's batch (BatchNorm) or of each example (GroupNorm) by itself.
 
-Both subtract a mean and divide by a standard deviation, [S, C] of S sets of pixels, then scale and shift with the client's
+Both subtract a mean and divide by a standard deviation, [S, C] of S sets of pixels, then scale and shift with the
+client's
 own weights. They differ in what a set is: a client's batch, or an example, whose channels are then joined to groups.
 
-In channels-last order a set is a matrix of B * H * W pixels by C channels; the kernels sum its columns in parts, by many
-programs, and the parts are added up in a fixed order. Compilers give such a long and narrow sum to too few programs when
-there are only K * C of them. Normalising itself is left to the compiler, which joins it with what comes before and after;
-without one, a kernel does in one pass what would be five.
+In channels-last order a set is a matrix of B * H * W pixels by C channels; the kernels sum its columns in parts, by
+many programs, and the parts are added up in a fixed order. Compilers give such a long and narrow sum to too few
+programs when there are only K * C of them. Normalising itself is left to the compiler, which joins it with what comes
+before and after; without one, a kernel does in one pass what would be five.
 """
 
 from __future__ import annotations
@@ -81,7 +82,8 @@ class _BatchNorm(torch.autograd.Function):
 
 
 class _GroupNorm(torch.autograd.Function):
-    """y = w (x - mean) / sqrt(var + eps) + b over the channels of a group in each example; x [K * B, C, H, W], w [K, C]."""
+    """y = w (x - mean) / sqrt(var + eps) + b over the channels of a group in each example; x [K * B, C, H, W], w [K,
+    C]."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, groups: int, eps: float) -> Tensor:
@@ -93,7 +95,8 @@ class _GroupNorm(torch.autograd.Function):
         ctx.save_for_backward(x, weight, middle, inverse)
         ctx.groups = groups
         each = len(x) // len(weight)
-        return _scaled(x, wide, middle, inverse * weight.repeat_interleave(each, 0), bias.repeat_interleave(each, 0), None).squeeze(1)
+        return _scaled(x, wide, middle, inverse * weight.repeat_interleave(each, 0), bias.repeat_interleave(each, 0),
+                       None).squeeze(1)
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
@@ -129,9 +132,9 @@ def _gradient_sums(x: Tensor, dy: Tensor, mean: Tensor, inverse: Tensor) -> tupl
 def _converted(x: Tensor) -> Tensor:
     """x in at least fp32, where `_scaled` reads it so; to be called before the sums over x are taken.
 
-    torch's compiler never computes again, for the backward pass, what is made of a tensor only after an operation that it cannot
-    join (its rule `ban_recompute_used_far_apart`). Converted behind the sums, x would therefore be kept in fp32 beside the
-    bf16 that is kept anyway, three times the memory traffic.
+    torch's compiler never computes again, for the backward pass, what is made of a tensor only after an operation that
+    it cannot join (its rule `ban_recompute_used_far_apart`). Converted behind the sums, x would therefore be kept in
+    fp32 beside the bf16 that is kept anyway, three times the memory traffic.
     """
     return x if _normalised_by_kernel(x) else _as(x, _wide(x))
 
@@ -162,8 +165,8 @@ def _scaled_back(x: Tensor, dy: Tensor, mean: Tensor, inverse: Tensor, scale: Te
 
 
 def _as(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Not `x.to`, which returns x itself where there is nothing to do: torch 2.11 compiles a function whose forward does that to
-    one without gradients (https://github.com/pytorch/pytorch/issues/180642)."""
+    """Not `x.to`, which returns x itself where there is nothing to do: torch 2.11 compiles a function whose forward
+    does that to one without gradients (https://github.com/pytorch/pytorch/issues/180642)."""
     return x if x.dtype == dtype else x.to(dtype)
 
 
@@ -202,8 +205,8 @@ def per_channel(x: Tensor) -> tuple[int, ...]:
 
 
 @jit
-def _moments_kernel(x, counts, sums, M, PIXELS, SHARE: tl.constexpr, C: tl.constexpr, PARTS: tl.constexpr, BM: tl.constexpr,
-                    BC: tl.constexpr):
+def _moments_kernel(x, counts, sums, M, PIXELS, SHARE: tl.constexpr, C: tl.constexpr, PARTS: tl.constexpr,
+                    BM: tl.constexpr, BC: tl.constexpr):
     """Sums of x - x_0 and of its square, x_0 the client's first pixel: no digits are lost to a large mean."""
     client = tl.program_id(0).to(tl.int64)
     real_rows = tl.load(counts + client) * PIXELS  # padding comes last
@@ -226,8 +229,8 @@ def _moments_kernel(x, counts, sums, M, PIXELS, SHARE: tl.constexpr, C: tl.const
 
 
 @jit
-def _gradient_sums_kernel(x, dy, mean, inverse, sums, M, PIXELS, SHARE: tl.constexpr, C: tl.constexpr, PARTS: tl.constexpr,
-                          BM: tl.constexpr, BC: tl.constexpr):
+def _gradient_sums_kernel(x, dy, mean, inverse, sums, M, PIXELS, SHARE: tl.constexpr, C: tl.constexpr,
+                          PARTS: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr):
     """Sums of dy and of dy (x - mean) inverse."""
     client = tl.program_id(0).to(tl.int64)
     part = tl.program_id(1)
@@ -251,7 +254,8 @@ def _gradient_sums_kernel(x, dy, mean, inverse, sums, M, PIXELS, SHARE: tl.const
 
 @jit
 def _tile(counts, M, PIXELS, C: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr):
-    """Of a tile of a set's pixels: the set's first channel, the channels, where the values lie, which exist, which pixels are real."""
+    """Of a tile of a set's pixels: the set's first channel, the channels, where the values lie, which exist, which
+    pixels are real."""
     group = tl.program_id(0).to(tl.int64)
     rows = tl.program_id(1) * BM + tl.arange(0, BM)
     c = tl.program_id(2) * BC + tl.arange(0, BC)
@@ -275,8 +279,8 @@ def _scaled_kernel(x, mean, scale, bias, counts, y, M, PIXELS, C: tl.constexpr, 
 
 
 @jit
-def _scaled_back_kernel(x, dy, mean, inverse, scale, plain, normal, counts, dx, M, PIXELS, C: tl.constexpr, BM: tl.constexpr,
-                        BC: tl.constexpr):
+def _scaled_back_kernel(x, dy, mean, inverse, scale, plain, normal, counts, dx, M, PIXELS, C: tl.constexpr,
+                        BM: tl.constexpr, BC: tl.constexpr):
     """dx = scale dy - plain - normal (x - mean) inverse, and 0 for padding."""
     first, c, at, inside, real = _tile(counts, M, PIXELS, C, BM, BC)
     v = (tl.load(x + at, mask=inside, other=0.0).to(tl.float32) - _of_channels(mean, first, c, C)) * _of_channels(inverse, first, c, C)
@@ -298,8 +302,8 @@ def _launch(kernel: Any, x: Tensor, *others: Tensor) -> Tensor:
     pixels = batch * height * width
     wide = min(128, max(16, triton.next_power_of_2(channels)))
     kernel[(sets, parts, triton.cdiv(channels, wide))](
-        _in_order(x), *others, sums, pixels, height * width, triton.cdiv(pixels, parts), channels, parts, NORM_TILE // wide, wide,
-        num_warps=4)
+        _in_order(x), *others, sums, pixels, height * width, triton.cdiv(pixels, parts), channels, parts,
+        NORM_TILE // wide, wide, num_warps=4)
     return sums
 
 
@@ -363,7 +367,8 @@ def scaled_in_triton(x: Tensor, mean: Tensor, scale: Tensor, bias: Tensor, real:
     return _apply(_scaled_kernel, x, *(v.contiguous() for v in (mean, scale, bias, real)))
 
 
-def scaled_back_in_triton(x: Tensor, dy: Tensor, mean: Tensor, inverse: Tensor, scale: Tensor, plain: Tensor, normal: Tensor,
-                          real: Tensor) -> Tensor:
+def scaled_back_in_triton(x: Tensor, dy: Tensor, mean: Tensor, inverse: Tensor, scale: Tensor, plain: Tensor,
+                          normal: Tensor, real: Tensor) -> Tensor:
     """scale dy - plain - normal (x - mean) inverse for real examples, 0 for padding."""
-    return _apply(_scaled_back_kernel, x, _in_order(dy), *(v.contiguous() for v in (mean, inverse, scale, plain, normal, real)))
+    return _apply(_scaled_back_kernel, x, _in_order(dy),
+                  *(v.contiguous() for v in (mean, inverse, scale, plain, normal, real)))

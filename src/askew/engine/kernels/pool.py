@@ -1,8 +1,9 @@
 """Max pooling in steps of two pixels, with a rectifier behind it; the kernels are for channels-last images.
 
 Forward keeps which tap of the window was the largest (one byte a value, none where the rectifier shuts); backward, each
-2 x 2 pixels add up what comes from the windows that hold and chose them: in a fixed order, so that the same seed gives the
-same bits. What compilers make of the library's form takes four to seven times as long as reading and writing the memory.
+2 x 2 pixels add up what comes from the windows that hold and chose them: in a fixed order, so that the same seed gives
+the same bits. What compilers make of the library's form takes four to seven times as long as reading and writing the
+memory.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from askew.engine.tuning import POOL_TILE
 MOST_POOLED = 127  # pixels in a window: the kernels keep in one byte which was the largest
 
 
-def max_pool2d(x: Tensor, window: tuple[int, int], padding: tuple[int, int], ceil: bool = False, rectify: bool = False) -> Tensor:
+def max_pool2d(x: Tensor, window: tuple[int, int], padding: tuple[int, int], ceil: bool = False,
+               rectify: bool = False) -> Tensor:
     """`F.max_pool2d` with a stride of 2, with `rectify` followed by `F.relu`."""
     if has_kernels(x) and x.ndim == 4:
         return _pool(x.contiguous(memory_format=torch.channels_last), list(window), list(padding), ceil, rectify)[0]
@@ -30,7 +32,8 @@ def max_pool2d(x: Tensor, window: tuple[int, int], padding: tuple[int, int], cei
 
 @jit
 def _rows(LONG: tl.constexpr, BM: tl.constexpr):
-    """What this program works on. Long numbers where there are more than 2^31 values: to divide them takes far longer."""
+    """What this program works on. Long numbers where there are more than 2^31 values: to divide them takes far
+    longer."""
     if LONG:
         return tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
     else:
@@ -38,9 +41,9 @@ def _rows(LONG: tl.constexpr, BM: tl.constexpr):
 
 
 @jit
-def _forward_kernel(x, y, chosen, PIXELS, H: tl.constexpr, W: tl.constexpr, OH: tl.constexpr, OW: tl.constexpr, C: tl.constexpr,
-                    R: tl.constexpr, S: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, RECTIFY: tl.constexpr,
-                    LONG: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr):
+def _forward_kernel(x, y, chosen, PIXELS, H: tl.constexpr, W: tl.constexpr, OH: tl.constexpr, OW: tl.constexpr,
+                    C: tl.constexpr, R: tl.constexpr, S: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr,
+                    RECTIFY: tl.constexpr, LONG: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr):
     rows = _rows(LONG, BM)
     c = tl.program_id(1) * BC + tl.arange(0, BC)
     image = rows // (OH * OW)
@@ -52,8 +55,8 @@ def _forward_kernel(x, y, chosen, PIXELS, H: tl.constexpr, W: tl.constexpr, OH: 
         h = top + t // S
         w = left + t % S
         inside = (rows < PIXELS) & (h >= 0) & (h < H) & (w >= 0) & (w < W)
-        value = tl.load(x + (((image * H + h) * W + w) * C)[:, None] + c[None, :], mask=inside[:, None] & (c < C)[None, :],
-                        other=float("-inf")).to(tl.float32)
+        value = tl.load(x + (((image * H + h) * W + w) * C)[:, None] + c[None, :],
+                        mask=inside[:, None] & (c < C)[None, :], other=float("-inf")).to(tl.float32)
         better = (value > best) | (value != value)  # the first of equals; not-a-number wins, as in torch
         best = tl.where(better, value, best)
         tap = tl.where(better, t, tap)
@@ -74,9 +77,9 @@ def _put(dx, total, image, h, w, c, real, H: tl.constexpr, W: tl.constexpr, C: t
 
 
 @jit
-def _backward_kernel(dy, chosen, dx, BLOCKS, H: tl.constexpr, W: tl.constexpr, OH: tl.constexpr, OW: tl.constexpr, C: tl.constexpr,
-                     R: tl.constexpr, S: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, LONG: tl.constexpr, BM: tl.constexpr,
-                     BC: tl.constexpr):
+def _backward_kernel(dy, chosen, dx, BLOCKS, H: tl.constexpr, W: tl.constexpr, OH: tl.constexpr, OW: tl.constexpr,
+                     C: tl.constexpr, R: tl.constexpr, S: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr,
+                     LONG: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr):
     rows = _rows(LONG, BM)
     c = tl.program_id(1) * BC + tl.arange(0, BC)
     high: tl.constexpr = (H + PAD_H + 1) // 2  # blocks of 2 x 2 pixels, where padding is counted in
@@ -111,14 +114,14 @@ def _backward_kernel(dy, chosen, dx, BLOCKS, H: tl.constexpr, W: tl.constexpr, O
     _put(dx, e, image, h + 1, w + 1, c, rows < BLOCKS, H, W, C)
 
 
-def _launch(kernel: Any, tensors: list[Tensor], count: int, x_shape: tuple[int, ...], out: tuple[int, int], window: list[int],
-            padding: list[int], *options: bool, warps: int) -> None:
+def _launch(kernel: Any, tensors: list[Tensor], count: int, x_shape: tuple[int, ...], out: tuple[int, int],
+            window: list[int], padding: list[int], *options: bool, warps: int) -> None:
     _, channels, height, width = x_shape
     block_c = min(64, triton.next_power_of_2(channels))
     block_m = POOL_TILE // block_c
     kernel[(triton.cdiv(count, block_m), triton.cdiv(channels, block_c))](
-        *tensors, count, height, width, *out, channels, *window, *padding, *options, max(map(Tensor.numel, tensors)) >= 1 << 31,
-        block_m, block_c, num_warps=warps)
+        *tensors, count, height, width, *out, channels, *window, *padding, *options,
+        max(map(Tensor.numel, tensors)) >= 1 << 31, block_m, block_c, num_warps=warps)
 
 
 def _out_size(x: Tensor, window: list[int], padding: list[int], ceil: bool) -> tuple[int, int]:
@@ -127,7 +130,8 @@ def _out_size(x: Tensor, window: list[int], padding: list[int], ceil: bool) -> t
 
 
 def _windows(size: int, window: int, padding: int, ceil: bool) -> int:
-    """As torch counts them: with `ceil`, one more that hangs over the end, if it begins within the image or its left padding."""
+    """As torch counts them: with `ceil`, one more that hangs over the end, if it begins within the image or its left
+    padding."""
     count = (size + 2 * padding - window + int(ceil)) // 2 + 1
     return count - 1 if ceil and 2 * (count - 1) >= size + padding else count
 
@@ -137,7 +141,8 @@ def _pool(x: Tensor, window: list[int], padding: list[int], ceil: bool, rectify:
     out = _out_size(x, window, padding, ceil)
     y = torch.empty((x.shape[0], *out, x.shape[1]), device=x.device, dtype=x.dtype).permute(0, 3, 1, 2)
     chosen = torch.empty_like(y, dtype=torch.int8)
-    _launch(_forward_kernel, [x, y, chosen], x.shape[0] * out[0] * out[1], tuple(x.shape), out, window, padding, rectify, warps=8)
+    _launch(_forward_kernel, [x, y, chosen], x.shape[0] * out[0] * out[1], tuple(x.shape), out, window, padding,
+            rectify, warps=8)
     return y, chosen
 
 
@@ -152,8 +157,8 @@ def _gradient(dy: Tensor, chosen: Tensor, height: int, width: int, window: list[
     n, channels, *out = dy.shape
     dx = torch.empty((n, height, width, channels), device=dy.device, dtype=dy.dtype).permute(0, 3, 1, 2)
     blocks = n * ((height + padding[0] + 1) // 2) * ((width + padding[1] + 1) // 2)
-    _launch(_backward_kernel, [dy.contiguous(memory_format=torch.channels_last), chosen, dx], blocks, tuple(dx.shape), (out[0], out[1]),
-            window, padding, warps=4)
+    _launch(_backward_kernel, [dy.contiguous(memory_format=torch.channels_last), chosen, dx], blocks, tuple(dx.shape),
+            (out[0], out[1]), window, padding, warps=4)
     return dx
 
 

@@ -1,8 +1,8 @@
 """Recurrences of many clients at once: LSTM, GRU and plain ones, all time steps as one operation.
 
-A time step is one product with the weights of the recurrence and one elementwise kernel, in one reading and one writing, forward and
-backward; the gradient of these weights is one product for all time steps. With sigma the logistic function and * elementwise,
-as torch has them:
+A time step is one product with the weights of the recurrence and one elementwise kernel, in one reading and one
+writing, forward and backward; the gradient of these weights is one product for all time steps. With sigma the logistic
+function and * elementwise, as torch has them:
 
     LSTM   (i, f, g, o) = gates;  c <- sigma(f) * c + sigma(i) * tanh(g);  h <- sigma(o) * tanh(c)
     GRU    r = sigma(x_r + h_r);  z = sigma(x_z + h_z);  n = tanh(x_n + r * h_n);  h <- (1 - z) * n + z * h
@@ -42,7 +42,8 @@ def recurrence(mode: str, gates: Tensor, weight: Tensor, bias: Tensor, h: Tensor
         h, c: [K, B, H] to start from; c is used by the LSTM only.
 
     Returns:
-        h and c after each step, [K, T, B, H], and what the backward pass wants to know of the gates, [K, T, B, 4 H or H].
+        h and c after each step, [K, T, B, H], and what the backward pass wants to know of the gates, [K, T, B, 4 H or
+        H].
     """
     hidden = h.shape[2]
     hs, cs, kept = _outputs(mode, gates, hidden, c)
@@ -75,8 +76,8 @@ def _(mode: str, gates: Tensor, weight: Tensor, bias: Tensor, h: Tensor, c: Tens
 
 
 @opaque("recurrence_backward")
-def _recurrence_backward(mode: str, weight: Tensor, bias: Tensor, h: Tensor, c: Tensor, hs: Tensor, cs: Tensor, kept: Tensor,
-                         dhs: Tensor, dcs: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+def _recurrence_backward(mode: str, weight: Tensor, bias: Tensor, h: Tensor, c: Tensor, hs: Tensor, cs: Tensor,
+                         kept: Tensor, dhs: Tensor, dcs: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Gradients of gates, weight, bias, h and c."""
     steps, hidden = hs.shape[1], h.shape[2]
     before = torch.cat([h[:, None], hs[:, :-1]], dim=1)
@@ -88,7 +89,8 @@ def _recurrence_backward(mode: str, weight: Tensor, bias: Tensor, h: Tensor, c: 
         for t in reversed(range(steps)):
             arriving = dhs[:, t - 1] if t else torch.zeros_like(h)  # at the h before, from outside
             if mode == "LSTM":
-                dc = _lstm_backward(kept[:, t], c if t == 0 else cs[:, t - 1], cs[:, t], dh, dcs[:, t], dc, dgates[:, t])
+                dc = _lstm_backward(kept[:, t], c if t == 0 else cs[:, t - 1], cs[:, t], dh, dcs[:, t], dc,
+                                    dgates[:, t])
             elif mode == "GRU":
                 arriving = arriving + _gru_backward(kept[:, t], before[:, t], dh, dgates[:, t], dproduct[:, t])
             else:
@@ -102,8 +104,9 @@ def _recurrence_backward(mode: str, weight: Tensor, bias: Tensor, h: Tensor, c: 
 @_recurrence_backward.register_fake
 def _(mode: str, weight: Tensor, bias: Tensor, h: Tensor, c: Tensor, hs: Tensor, cs: Tensor, kept: Tensor, dhs: Tensor,
       dcs: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    return (hs.new_empty((*hs.shape[:3], GATES[mode] * h.shape[2])), torch.empty_like(weight, memory_format=torch.contiguous_format),
-            torch.empty_like(bias), torch.empty_like(h), torch.empty_like(c))
+    return (hs.new_empty((*hs.shape[:3], GATES[mode] * h.shape[2])),
+            torch.empty_like(weight, memory_format=torch.contiguous_format), torch.empty_like(bias),
+            torch.empty_like(h), torch.empty_like(c))
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -132,7 +135,8 @@ def _lstm(gates: Tensor, c: Tensor, new_h: Tensor, new_c: Tensor, kept: Tensor) 
     kept.copy_(torch.cat([i, f, g, o], dim=2))
 
 
-def _lstm_backward(kept: Tensor, c: Tensor, new_c: Tensor, dh: Tensor, dc_given: Tensor, dc: Tensor, dgates: Tensor) -> Tensor:
+def _lstm_backward(kept: Tensor, c: Tensor, new_c: Tensor, dh: Tensor, dc_given: Tensor, dc: Tensor,
+                   dgates: Tensor) -> Tensor:
     """Gradients of the gates, in the memory given, and of c."""
     if has_kernels(kept):
         out = torch.empty_like(dc)
@@ -146,7 +150,8 @@ def _lstm_backward(kept: Tensor, c: Tensor, new_c: Tensor, dh: Tensor, dc_given:
 
 
 def _gru(gates: Tensor, product: Tensor, h: Tensor, new_h: Tensor, kept: Tensor) -> None:
-    """What the inputs and what the recurrence bring [K, B, 3 H], h [K, B, H] -> the new h; r, z, n and the product's n are kept."""
+    """What the inputs and what the recurrence bring [K, B, 3 H], h [K, B, H] -> the new h; r, z, n and the product's n
+    are kept."""
     if has_kernels(gates):
         _launch(_gru_kernel, new_h, gates, product, h, new_h, kept)
         return
@@ -159,7 +164,8 @@ def _gru(gates: Tensor, product: Tensor, h: Tensor, new_h: Tensor, kept: Tensor)
 
 
 def _gru_backward(kept: Tensor, h: Tensor, dh: Tensor, dgates: Tensor, dproduct: Tensor) -> Tensor:
-    """Gradients of the inputs' and of the recurrence's part, in the memory given, and of h as far as it is carried over."""
+    """Gradients of the inputs' and of the recurrence's part, in the memory given, and of h as far as it is carried
+    over."""
     if has_kernels(kept):
         out = torch.empty_like(dh, memory_format=torch.contiguous_format)
         _launch(_gru_backward_kernel, dh, kept, h, dh, dgates, dproduct, out)
@@ -201,7 +207,8 @@ def _put(v, k, b, u, real, S, value, G: tl.constexpr, H: tl.constexpr, NUMBER: t
 
 
 @jit
-def _lstm_kernel(gates, c, new_h, new_c, kept, S_GATES, S_C, S_NEW_H, S_NEW_C, S_KEPT, BH, N, H: tl.constexpr, BLOCK: tl.constexpr):
+def _lstm_kernel(gates, c, new_h, new_c, kept, S_GATES, S_C, S_NEW_H, S_NEW_C, S_KEPT, BH, N, H: tl.constexpr,
+                 BLOCK: tl.constexpr):
     k, b, u, real = _place(BH, N, H, BLOCK)
     i = tl.sigmoid(_gate(gates, k, b, u, real, S_GATES, 4, H, 0))
     f = tl.sigmoid(_gate(gates, k, b, u, real, S_GATES, 4, H, 1))
@@ -217,8 +224,8 @@ def _lstm_kernel(gates, c, new_h, new_c, kept, S_GATES, S_C, S_NEW_H, S_NEW_C, S
 
 
 @jit
-def _lstm_backward_kernel(kept, c, new_c, dh, dc_given, dc, dgates, out, S_KEPT, S_C, S_NEW_C, S_DH, S_GIVEN, S_DC, S_DGATES, S_OUT, BH, N,
-                          H: tl.constexpr, BLOCK: tl.constexpr):
+def _lstm_backward_kernel(kept, c, new_c, dh, dc_given, dc, dgates, out, S_KEPT, S_C, S_NEW_C, S_DH, S_GIVEN, S_DC,
+                          S_DGATES, S_OUT, BH, N, H: tl.constexpr, BLOCK: tl.constexpr):
     k, b, u, real = _place(BH, N, H, BLOCK)
     i = _gate(kept, k, b, u, real, S_KEPT, 4, H, 0)
     f = _gate(kept, k, b, u, real, S_KEPT, 4, H, 1)
@@ -236,7 +243,8 @@ def _lstm_backward_kernel(kept, c, new_c, dh, dc_given, dc, dgates, out, S_KEPT,
 
 
 @jit
-def _gru_kernel(gates, product, h, new_h, kept, S_GATES, S_PRODUCT, S_H, S_NEW_H, S_KEPT, BH, N, H: tl.constexpr, BLOCK: tl.constexpr):
+def _gru_kernel(gates, product, h, new_h, kept, S_GATES, S_PRODUCT, S_H, S_NEW_H, S_KEPT, BH, N, H: tl.constexpr,
+                BLOCK: tl.constexpr):
     k, b, u, real = _place(BH, N, H, BLOCK)
     r = tl.sigmoid(_gate(gates, k, b, u, real, S_GATES, 3, H, 0) + _gate(product, k, b, u, real, S_PRODUCT, 3, H, 0))
     z = tl.sigmoid(_gate(gates, k, b, u, real, S_GATES, 3, H, 1) + _gate(product, k, b, u, real, S_PRODUCT, 3, H, 1))
@@ -250,8 +258,8 @@ def _gru_kernel(gates, product, h, new_h, kept, S_GATES, S_PRODUCT, S_H, S_NEW_H
 
 
 @jit
-def _gru_backward_kernel(kept, h, dh, dgates, dproduct, out, S_KEPT, S_H, S_DH, S_DGATES, S_DPRODUCT, S_OUT, BH, N, H: tl.constexpr,
-                         BLOCK: tl.constexpr):
+def _gru_backward_kernel(kept, h, dh, dgates, dproduct, out, S_KEPT, S_H, S_DH, S_DGATES, S_DPRODUCT, S_OUT, BH, N,
+                         H: tl.constexpr, BLOCK: tl.constexpr):
     k, b, u, real = _place(BH, N, H, BLOCK)
     r = _gate(kept, k, b, u, real, S_KEPT, 4, H, 0)
     z = _gate(kept, k, b, u, real, S_KEPT, 4, H, 1)

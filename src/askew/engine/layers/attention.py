@@ -1,7 +1,7 @@
 """Multi-head attention of many clients at once, written out as products and a softmax.
 
-The fused kernels of torch have no rule for a client axis, add up gradients in an order that changes from run to run, and
-on a GPU refuse some sizes; here each step is one batched product over all clients, examples and heads.
+The fused kernels of torch have no rule for a client axis, add up gradients in an order that changes from run to run,
+and on a GPU refuse some sizes; here each step is one batched product over all clients, examples and heads.
 
 References:
     Vaswani et al. 2017, Attention Is All You Need, section 3.2.
@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from askew.engine.layers.dropout import KeyedDropout
 
 
-def attention(layer: nn.MultiheadAttention, weights: Mapping[str, Tensor], dropout: KeyedDropout | None, query: Tensor, key: Tensor,
-              value: Tensor, key_padding_mask: Tensor | None = None, need_weights: bool = True, attn_mask: Tensor | None = None,
-              average_attn_weights: bool = True, is_causal: bool = False) -> tuple[Tensor, Tensor | None]:
-    """What `layer` computes of K clients' examples behind each other, softmax(Q K^T / sqrt(d)) V, with their own weights.
+def attention(layer: nn.MultiheadAttention, weights: Mapping[str, Tensor], dropout: KeyedDropout | None, query: Tensor,
+              key: Tensor, value: Tensor, key_padding_mask: Tensor | None = None, need_weights: bool = True,
+              attn_mask: Tensor | None = None, average_attn_weights: bool = True,
+              is_causal: bool = False) -> tuple[Tensor, Tensor | None]:
+    """What `layer` computes of K clients' examples behind each other, softmax(Q K^T / sqrt(d)) V, with their own
+    weights.
 
     Args:
         layer: for its sizes and options.

@@ -49,7 +49,8 @@ class ClientConv(nn.Module):
         # What rounding makes of that 0 is not worth reading all gradients once more.
         bias = self.bias.detach() if self.centred and self.bias is not None else self.bias
         weight = self.weight.unsqueeze(3) if self.flat else self.weight
-        y = client_conv2d(x.unsqueeze(2) if self.flat else x, weight, bias, self.stride, self.padding, self.dilation, self.groups)
+        y = client_conv2d(x.unsqueeze(2) if self.flat else x, weight, bias, self.stride, self.padding, self.dilation,
+                          self.groups)
         return y.squeeze(2) if self.flat else y
 
 
@@ -91,7 +92,8 @@ class ClientEmbedding(nn.Module):
 
 
 class _Rows(torch.autograd.Function):
-    """weight [W, D], which [N] -> [N, D]; gradients are added up in a fixed order, which a compiler's atomic sums are not."""
+    """weight [W, D], which [N] -> [N, D]; gradients are added up in a fixed order, which a compiler's atomic sums are
+    not."""
 
     @staticmethod
     def forward(ctx: Any, weight: Tensor, which: Tensor) -> Tensor:
@@ -159,7 +161,8 @@ class ClientRecurrent(nn.Module):
             self.register_parameter(name, getattr(layer, name))
 
     def forward(self, x: Tensor, hx: Any = None) -> tuple[Tensor, Any]:
-        return recurrent.recurrent(self._like[0], {name: getattr(self, name) for name in self._names}, self.inner, x, hx)
+        return recurrent.recurrent(self._like[0], {name: getattr(self, name) for name in self._names}, self.inner, x,
+                                   hx)
 
     def flatten_parameters(self) -> None:
         """Networks call it; there is nothing to do."""
@@ -191,9 +194,11 @@ FORMS: dict[type[nn.Module], Maker] = {
     nn.Linear: ClientLinear, nn.Embedding: ClientEmbedding, nn.PReLU: lambda layer, axis: ClientPReLU(layer),
     nn.LayerNorm: ClientLayerNorm, nn.RMSNorm: ClientLayerNorm,
     **dict.fromkeys((nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d), lambda layer, axis: ClientBatchNorm(layer)),
-    **dict.fromkeys((nn.GroupNorm, nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d), lambda layer, axis: ClientGroupNorm(layer)),
+    **dict.fromkeys((nn.GroupNorm, nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d),
+                    lambda layer, axis: ClientGroupNorm(layer)),
     **dict.fromkeys((nn.MultiheadAttention, KeyedAttention), lambda layer, axis: ClientAttention(layer)),
-    **dict.fromkeys((nn.LSTM, nn.GRU, nn.RNN, KeyedLSTM, KeyedGRU, KeyedRNN), lambda layer, axis: ClientRecurrent(layer)),
+    **dict.fromkeys((nn.LSTM, nn.GRU, nn.RNN, KeyedLSTM, KeyedGRU, KeyedRNN),
+                    lambda layer, axis: ClientRecurrent(layer)),
     KeyedDropout: lambda layer, axis: ClientDropout(layer),
 }
 
@@ -236,7 +241,8 @@ def with_client_axis(module: nn.Module, axes: Mapping[str, int]) -> tuple[nn.Mod
 
 
 def _kind(layer: nn.Module) -> type[nn.Module] | None:
-    """The layer among `FORMS` that this one is, or that it only renames: a subclass which computes something else is not it."""
+    """The layer among `FORMS` that this one is, or that it only renames: a subclass which computes something else is
+    not it."""
     for kind in type(layer).__mro__:
         if kind in FORMS:
             return kind if computes_as(layer, kind) else None
@@ -264,7 +270,8 @@ def _has_client_form(layer: nn.Module) -> bool:
 
 
 def _is_client_form(layer: nn.Module) -> bool:
-    """A layer may say that it takes weights with a client axis in front as it is: `client_axis = True` (ScalarBias does)."""
+    """A layer may say that it takes weights with a client axis in front as it is: `client_axis = True` (ScalarBias
+    does)."""
     return bool(getattr(layer, "client_axis", False))
 
 

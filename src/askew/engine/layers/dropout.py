@@ -98,7 +98,8 @@ def _drops(layer: nn.Module) -> bool:
 
 def _keyed(layer: nn.Module, number: int, axis: int) -> nn.Module:
     if isinstance(layer, nn.Dropout | nn.Dropout1d | nn.Dropout2d | nn.Dropout3d):
-        keyed = KeyedDropout(layer.p, number, CHANNELS.index(type(layer)) + 1 if isinstance(layer, CHANNELS) else 0, axis)
+        keyed = KeyedDropout(layer.p, number, CHANNELS.index(type(layer)) + 1 if isinstance(layer, CHANNELS) else 0,
+                             axis)
         keyed.training = layer.training
         return keyed
     assert isinstance(layer, nn.MultiheadAttention | nn.RNNBase)
@@ -126,7 +127,8 @@ class _KeyedRecurrent(nn.RNNBase):
     inner: KeyedDropout
 
     def forward(self, x: Tensor, hx: Tensor | tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor | tuple[Tensor, Tensor]]:
-        if not self.training or not isinstance(x, Tensor) or x.ndim != 3:  # packed, or without a batch: as torch does it
+        # Packed, or without a batch: as torch does it
+        if not self.training or not isinstance(x, Tensor) or x.ndim != 3:
             return super().forward(x, hx)
         step: Callable[..., tuple[Tensor, ...]] = getattr(torch, self.mode.lower())
         weights_of = weights_by_level(self)

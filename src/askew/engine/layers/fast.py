@@ -1,7 +1,7 @@
 """Layers without weights that have kernels of our own on a GPU: local response normalisation and max pooling.
 
-They compute what torch's layers do, and stand in for them in networks with a client axis and where a model is evaluated. On
-other devices they are torch's.
+They compute what torch's layers do, and stand in for them in networks with a client axis and where a model is
+evaluated. On other devices they are torch's.
 """
 
 from __future__ import annotations

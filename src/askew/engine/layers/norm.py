@@ -13,8 +13,8 @@ from askew.engine.kernels.norm import batch_norm, group_norm, per_channel
 class ClientBatchNorm(nn.Module):
     """`nn.BatchNorm1d` to `3d` with weights and statistics [K, C]: each client's batch by itself.
 
-    Where batches are padded to one size, the buffer `counts` [K] says how many examples of each client are real: only they
-    count, and a client with none keeps its statistics. [K, 0] says that all are.
+    Where batches are padded to one size, the buffer `counts` [K] says how many examples of each client are real: only
+    they count, and a client with none keeps its statistics. [K, 0] says that all are.
     """
 
     weight: Tensor | None

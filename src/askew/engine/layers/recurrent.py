@@ -1,6 +1,7 @@
 """Recurrent layers of many clients at once: LSTM, GRU and plain recurrences with their own weights.
 
-What the inputs bring to the gates is one batched product for all time steps; `kernels.recurrent` then goes through them.
+What the inputs bring to the gates is one batched product for all time steps; `kernels.recurrent` then goes through
+them.
 """
 
 from __future__ import annotations
@@ -36,12 +37,14 @@ def recurrent(layer: nn.RNNBase, weights: Mapping[str, Tensor], dropout: KeyedDr
         outputs, ends = [], []
         for way in range(2 if layer.bidirectional else 1):
             tail = f"l{number}{'_reverse' * way}"
-            hidden, *end = _one_way(layer.mode, x.flip(1) if way else x, tuple(s[way] for s in start), weights[f"weight_ih_{tail}"],
-                                    weights[f"weight_hh_{tail}"], weights.get(f"bias_ih_{tail}"), weights.get(f"bias_hh_{tail}"))
+            hidden, *end = _one_way(layer.mode, x.flip(1) if way else x, tuple(s[way] for s in start),
+                                    weights[f"weight_ih_{tail}"], weights[f"weight_hh_{tail}"],
+                                    weights.get(f"bias_ih_{tail}"), weights.get(f"bias_hh_{tail}"))
             outputs.append(hidden.flip(1) if way else hidden)
             ends.append(end)
         both = torch.cat(outputs, dim=2) if len(outputs) > 1 else outputs[0]
-        return both if layer.batch_first else both.transpose(0, 1), *(torch.stack(end) for end in zip(*ends, strict=True))
+        return both if layer.batch_first else both.transpose(0, 1), *(torch.stack(end)
+                                                                      for end in zip(*ends, strict=True))
 
     return levels(layer, x, hx, level, dropout)
 
@@ -81,7 +84,8 @@ def _floating(x: Tensor) -> torch.dtype:
 
 def _one_way(mode: str, x: Tensor, start: tuple[Tensor, ...], w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None,
              b_hh: Tensor | None) -> tuple[Tensor, ...]:
-    """One level in one direction. x [K * B, T, I], start [K * B, H] each -> outputs [K * B, T, H] and the last state."""
+    """One level in one direction. x [K * B, T, I], start [K * B, H] each -> outputs [K * B, T, H] and the last
+    state."""
     clients, _, hidden = w_hh.shape
     own, bias = w_hh.new_zeros((clients, 0)), b_ih
     if b_ih is not None and b_hh is not None:

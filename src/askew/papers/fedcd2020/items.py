@@ -3,8 +3,9 @@
 The paper gives devices, images, milestones and rounds; its authors' notebook (jessijzhao/FedCD) the rest: network, SGD
 with lr 0.1, momentum 0.9, weight decay 5e-4, B 128, E 3, a tenth of the rate from rounds 25, 50 and 75 on, crops and
 flips, 8 bits, for FedAvg too. Models are quantised as in the notebook: rounded at random, weights of layers only, on
-devices only; rows "rounded to nearest" have all tensors rounded to nearest, and the server's models in each round, which
-is neither the notebook's way nor printed (section 2 compresses at the server at milestones). Of the notebook's habits that
+devices only; rows "rounded to nearest" have all tensors rounded to nearest, and the server's models in each round,
+which is neither the notebook's way nor printed (section 2 compresses at the server at milestones). Of the notebook's
+habits that
 the paper does not mention two are left out: an optimiser's momentum that a device keeps from round to round (the items
 "-kept" have it), and clones whose rate starts again at 0.1.
 
@@ -25,7 +26,8 @@ PAPER = "fedcd2020"
 BASE = Recipe(
     data="cifar10()",
     preprocess=["random_crop(padding=4)", "random_flip()",
-                "normalise(mean=[0.4914, 0.4822, 0.4465], std=[0.2023, 0.1994, 0.201])"],  # the notebook's order and numbers
+                # The notebook's order and numbers
+                "normalise(mean=[0.4914, 0.4822, 0.4465], std=[0.2023, 0.1994, 0.201])"],
     population="hierarchical(clients=30)", model="fedcd_cnn()",
     step=["sgd(lr=drops(0.1, at=[25, 50, 75]), momentum=0.9, weight_decay=0.0005)"],
     epochs=3, batch_size=128, fraction=0.5, rounds=50)
@@ -41,10 +43,10 @@ SETTLED_BY = 45  # rounds: the later of the two numbers that the paper gives for
 
 def items() -> Builders:
     """Figures 1 to 9 and table 1; figure 6 and table 1 once more with momentum that devices keep."""
-    return {"figure1": _hierarchical, "figure2": _hierarchical_changes, "figure3": _populations, "figure4": _hypergeometric,
-            "figure5": _hypergeometric_changes, "figure6": _quantisation, "figure7": _preferences, "figure8": _active_models,
-            "figure9": _score_spread, "table1": _convergence, "figure6-kept": _quantisation_kept,
-            "table1-kept": _convergence_kept}
+    return {"figure1": _hierarchical, "figure2": _hierarchical_changes, "figure3": _populations,
+            "figure4": _hypergeometric, "figure5": _hypergeometric_changes, "figure6": _quantisation,
+            "figure7": _preferences, "figure8": _active_models, "figure9": _score_spread, "table1": _convergence,
+            "figure6-kept": _quantisation_kept, "table1-kept": _convergence_kept}
 
 
 def _hierarchical() -> Item:
@@ -56,7 +58,8 @@ def _hierarchical() -> Item:
 
 
 def _hierarchical_changes() -> Item:
-    return _changes("figure2", "Change of accuracy from round to round, hierarchical archetypes", BASE.replace(rounds=150), (
+    return _changes("figure2", "Change of accuracy from round to round, hierarchical archetypes",
+                    BASE.replace(rounds=150), (
         Claim("FedAvg keeps oscillating over 150 rounds, more than FedCD does", "section 3.2, figure 2",
               lambda v: v["FedAvg"] - v["FedCD"]),))
 
@@ -70,10 +73,10 @@ def _populations() -> Item:
 def _hypergeometric() -> Item:
     return _archetypes("figure4", "Accuracy of each archetype, hypergeometric archetypes", HYPERGEOMETRIC, 6, (
         Claim("FedCD is more accurate than FedAvg", "abstract, figure 4b", lambda v: v["FedCD"] - v["FedAvg"]),
-        Claim("Under FedCD skewed archetypes (0, 5) are more accurate than central ones (2, 3)", "section 3.3, figure 4a",
-              lambda v: _mean(v, "FedCD", (0, 5)) - _mean(v, "FedCD", (2, 3))),
-        Claim("Under FedAvg central archetypes (2, 3) are more accurate than skewed ones (0, 5)", "section 3.3, figure 4b",
-              lambda v: _mean(v, "FedAvg", (2, 3)) - _mean(v, "FedAvg", (0, 5)))))
+        Claim("Under FedCD skewed archetypes (0, 5) are more accurate than central ones (2, 3)",
+              "section 3.3, figure 4a", lambda v: _mean(v, "FedCD", (0, 5)) - _mean(v, "FedCD", (2, 3))),
+        Claim("Under FedAvg central archetypes (2, 3) are more accurate than skewed ones (0, 5)",
+              "section 3.3, figure 4b", lambda v: _mean(v, "FedAvg", (2, 3)) - _mean(v, "FedAvg", (0, 5)))))
 
 
 def _hypergeometric_changes() -> Item:
@@ -89,7 +92,8 @@ def quick(recipe: Recipe) -> Recipe:
     small = recipe.replace(population=recipe.population.with_args(examples=300), preprocess=recipe.preprocess[-1:],
                            model="small_cnn()", step=(f"sgd(lr=0.03, momentum=0.9{keeps})",), epochs=2, batch_size=32,
                            rounds=10, evaluate_every=2)
-    return small.with_setting("clone_and_delete.milestones", [2, 5, 7]) if recipe.pool.name == "clone_and_delete" else small
+    return small.with_setting("clone_and_delete.milestones", [2, 5,
+                                                              7]) if recipe.pool.name == "clone_and_delete" else small
 
 
 def _fedavg(base: Recipe) -> Recipe:
@@ -98,7 +102,8 @@ def _fedavg(base: Recipe) -> Recipe:
 
 
 def _to_nearest(base: Recipe) -> dict[str, Recipe]:
-    return {f"FedCD{NEAREST}": fedcd(base, rounding="nearest"), f"FedAvg{NEAREST}": quantised(fedavg(base), rounding="nearest")}
+    return {f"FedCD{NEAREST}": fedcd(base, rounding="nearest"),
+            f"FedAvg{NEAREST}": quantised(fedavg(base), rounding="nearest")}
 
 
 def _item(name: str, title: str, rows: Sequence[Row], plot: Plot | None, claims: Sequence[Claim], notes: str,
@@ -113,15 +118,18 @@ def _archetypes(name: str, title: str, base: Recipe, number: int, claims: Sequen
     rows += [Row(f"{method}, archetype {k}", (recipe,), f"archetype {k}", series=method, x=float(k))
              for method, recipe in methods.items() for k in range(number)]
     variants = [Row(method, (recipe,), "mean_last_10") for method, recipe in _to_nearest(base).items()]
-    return _item(name, title, [*rows, *variants], Plot("archetypes", y_label="test accuracy on own data", y=("group_accuracy",)), claims,
+    return _item(name, title, [*rows, *variants],
+                 Plot("archetypes", y_label="test accuracy on own data", y=("group_accuracy",)), claims,
                  "Values are means over the last ten rounds. The paper prints no accuracies. Its notebook's saved output (hierarchical, "
                  "first milestone 2 instead of 5) shows 85.1% as the mean over devices after 15 rounds. Rounded to nearest: a variant, "
                  "see figure 6.", tuple(row.name for row in rows))
 
 
-def _changes(name: str, title: str, base: Recipe, claims: Sequence[Claim], variants: Mapping[str, Recipe] | None = None) -> Item:
+def _changes(name: str, title: str, base: Recipe, claims: Sequence[Claim],
+             variants: Mapping[str, Recipe] | None = None) -> Item:
     rows = {"FedCD": fedcd(base), "FedAvg": _fedavg(base)}
-    return _item(name, title, [Row(method, (recipe,), "change_last_10") for method, recipe in {**rows, **(variants or {})}.items()],
+    return _item(name, title,
+                 [Row(method, (recipe,), "change_last_10") for method, recipe in {**rows, **(variants or {})}.items()],
                  Plot("changes", y_label="mean change of accuracy"), claims,
                  "Mean over archetypes, not over single devices, of the absolute change; values are means over the last ten rounds. "
                  "With the notebook's drops the rate is 1e-4 from round 75 on, which quietens any method.", tuple(rows))
@@ -157,7 +165,8 @@ def _preferences() -> Item:
     recipe = fedcd(BASE)
     rows = [Row("models that some archetype prefers", (recipe,), "models_preferred"),
             Row("models preferred in both meta-archetypes", (recipe,), "models_in_both_halves")]
-    return _item("figure7", "The model that each archetype prefers", rows, Plot("preferences", y_label="archetype", y=("group_choice",)),
+    return _item("figure7", "The model that each archetype prefers", rows,
+                 Plot("preferences", y_label="archetype", y=("group_choice",)),
                  (Claim("The two meta-archetypes part: no model is preferred in both", "section 3.5, figure 7",
                         lambda v: 0.5 - v["models preferred in both meta-archetypes"]),),
                  "The model that most of an archetype's three devices score highest.")
@@ -165,7 +174,8 @@ def _preferences() -> Item:
 
 def _active_models() -> Item:
     recipes = {name: fedcd(BASE.replace(population=f"hierarchical(clients=30, low={low}, high={high})"
-                                        if name != "bias 0.6 to 0.7" else BASE.population)) for name, (low, high) in BIASES.items()}
+                                        if name != "bias 0.6 to 0.7" else BASE.population))
+               for name, (low, high) in BIASES.items()}
     main = recipes["bias 0.6 to 0.7"]
     rows = [Row(name, (recipe,), "mean kept_models") for name, recipe in recipes.items()]
     rows += [Row("at the peak", (main,), "highest kept_models"), Row("at the end", (main,), "last kept_models"),
@@ -173,8 +183,8 @@ def _active_models() -> Item:
              Row("different models at the end", (main,), "last active_models")]
     return _item("figure8", "Models that devices keep, by the bias of the devices", rows,
                  Plot("curves", y_label="models", y=("kept_models", "active_models")),
-                 (Claim("The number of models rises with cloning and falls again as devices delete", "section 3.6, figure 8",
-                        lambda v: v["at the peak"] - v["at the end"]),
+                 (Claim("The number of models rises with cloning and falls again as devices delete",
+                        "section 3.6, figure 8", lambda v: v["at the peak"] - v["at the end"]),
                   Claim("In the end each device trains at most two models", "section 3.6",
                         lambda v: 2.5 - v["most on one device at the end"]),
                   Claim("The smaller the bias, the longer devices keep several models", "section 3.6, figure 8",
@@ -215,8 +225,8 @@ def _settling(item: str, title: str, hypergeometric: Recipe, hierarchical: Recip
               lambda v: [v[f"{name}, FedAvg rounds"] - v[f"{name}, FedCD rounds"] for name in setups]),
         Claim("FedCD takes less time to converge than 300 rounds of FedAvg", "table 1",
               lambda v: [v[f"{name}, FedAvg:FedCD time"] - 1 for name in setups]),
-        Claim(f"FedCD converges by round {SETTLED_BY} in the hierarchical experiment", "section 3.2 (round 35), table 1 (45)",
-              lambda v: SETTLED_BY + 0.5 - v["hierarchical, FedCD rounds"]),
+        Claim(f"FedCD converges by round {SETTLED_BY} in the hierarchical experiment",
+              "section 3.2 (round 35), table 1 (45)", lambda v: SETTLED_BY + 0.5 - v["hierarchical, FedCD rounds"]),
         Claim("FedAvg has not converged after 300 rounds", "table 1",
               lambda v: [v[f"{name}, FedAvg rounds"] - CAP + 0.5 for name in setups])),
                  "The paper does not say when it calls a run converged; here: when archetypes stay, on average, within two points of "

@@ -20,8 +20,9 @@ Data = Literal["MNIST", "CIFAR-10"]
 DATA: tuple[Data, ...] = ("MNIST", "CIFAR-10")
 RIVALS, PROPOSED = ("FedAvg", "FedProx"), ("Norm-Norm", "Momentum", "FedNNNN")
 METHODS = (*RIVALS, *PROPOSED)
-# "2 classes a client" and power-law sizes are both exact; the paper gives no exponent: 1, where a tenth of the clients holds
-# 56% of the examples. With two classes a client the largest would own more than two classes have, so that all sizes shrink.
+# "2 classes a client" and power-law sizes are both exact; the paper gives no exponent: 1, where a tenth of the clients
+# holds 56% of the examples. With two classes a client the largest would own more than two classes have, so that all
+# sizes shrink.
 POPULATIONS = {
     "IID-B": "iid(clients=100)",
     "non-IID-B": "classes_per_client(clients=100, classes=2, equal_sizes=True)",
@@ -78,8 +79,10 @@ def items() -> Builders:
 def recipes(data: Data, population: str) -> Mapping[str, Recipe]:
     """The five methods in one federation, at the arguments of table 5."""
     base, chosen = _base(data, POPULATIONS[population]), TABLE_5[data, population]
-    return {"FedAvg": fedavg(base), "FedProx": fedprox(base, chosen.mu), "Norm-Norm": norm_norm(base, chosen.norm_norm_beta),
-            "Momentum": server_momentum(base, chosen.momentum_gamma), "FedNNNN": fednnnn(base, chosen.beta, chosen.gamma)}
+    return {"FedAvg": fedavg(base), "FedProx": fedprox(base, chosen.mu),
+            "Norm-Norm": norm_norm(base, chosen.norm_norm_beta),
+            "Momentum": server_momentum(base, chosen.momentum_gamma),
+            "FedNNNN": fednnnn(base, chosen.beta, chosen.gamma)}
 
 
 def _base(data: Data, population: str) -> Recipe:
@@ -96,7 +99,8 @@ def _base(data: Data, population: str) -> Recipe:
 def quick(recipe: Recipe) -> Recipe:
     """For two CPU cores: 15 rounds with 10 clients (20 where sizes are unequal), and a small network for CIFAR-10.
 
-    Each client trains on a small part of its examples, 150 of them where sizes are equal, and sets the rest aside as its
+    Each client trains on a small part of its examples, 150 of them where sizes are equal, and sets the rest aside as
+    its
     validation set: that keeps its classes and the proportions of sizes.
     """
     population, everyone = recipe.population, 50_000 if recipe.data.name == "cifar10" else 60_000
@@ -109,7 +113,8 @@ def quick(recipe: Recipe) -> Recipe:
 
 def _lead(ours: Mapping[str, float], population: str) -> float:
     """How far the best of the proposed methods is above the best of the others, in points."""
-    return max(ours[f"{method}, {population}"] for method in PROPOSED) - max(ours[f"{method}, {population}"] for method in RIVALS)
+    return max(ours[f"{method}, {population}"] for method in PROPOSED) - max(ours[f"{method}, {population}"]
+                                                                             for method in RIVALS)
 
 
 def _claims_of_table(data: Data) -> tuple[Claim, ...]:
@@ -123,8 +128,8 @@ def _claims_of_table(data: Data) -> tuple[Claim, ...]:
                     where, lambda ours: sum(ours[f"FedNNNN, {each}"] - ours[f"Momentum, {each}"] for each in every))
     if data == "MNIST":
         return best("IID-B", "IID-UB"), best("non-IID-B"), best("non-IID-UB"), further
-    gain = Claim("The proposed methods gain up to 5 points over FedAvg and FedProx on CIFAR-10", "section 6 (abstract: 5.4)",
-                 lambda ours: max(_lead(ours, each) for each in every) - 5)
+    gain = Claim("The proposed methods gain up to 5 points over FedAvg and FedProx on CIFAR-10",
+                 "section 6 (abstract: 5.4)", lambda ours: max(_lead(ours, each) for each in every) - 5)
     return best(*every), further, gain
 
 
@@ -149,14 +154,15 @@ def _rows_of_fedavg(measure: str) -> tuple[Row, ...]:
 def _lengths() -> Item:
     cancel = Claim("With two classes a client the updates cancel each other out: N / E is smaller than in the IID federation",
                    "section 3.1, figure 3", lambda ours: ours["FedAvg, IID"] - ours["FedAvg, non-IID"])
-    return Item("fednnnn2020", "figure3", "Lengths N and E of FedAvg's updates, MNIST", _rows_of_fedavg(MEAN_RATIO), quick,
-                plot=Plot("curves", y_label="length", y=("N", "E")), claims=(cancel,),
+    return Item("fednnnn2020", "figure3", "Lengths N and E of FedAvg's updates, MNIST", _rows_of_fedavg(MEAN_RATIO),
+                quick, plot=Plot("curves", y_label="length", y=("N", "E")), claims=(cancel,),
                 notes=f"A row's value is the mean of N / E over the rounds. {ONE_CLIENT_NOTE}")
 
 
 def _way() -> Item:
-    return Item("fednnnn2020", "figure4", "The way of FedAvg's server: the sum of N over the rounds, MNIST", _rows_of_fedavg(TOTAL_N),
-                quick, plot=Plot("curves", y_label="sum of N", y=("integral_N",)), notes=ONE_CLIENT_NOTE)
+    return Item("fednnnn2020", "figure4", "The way of FedAvg's server: the sum of N over the rounds, MNIST",
+                _rows_of_fedavg(TOTAL_N), quick, plot=Plot("curves", y_label="sum of N", y=("integral_N",)),
+                notes=ONE_CLIENT_NOTE)
 
 
 def _accuracy(data: Data, population: str, number: int) -> Item:

@@ -21,9 +21,9 @@ FRACTIONS = (0.05, 0.1, 0.2, 0.4)  # C: 5, 10, 20, 40 of 100 clients
 EPOCHS = (1, 5)
 RATES = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
 BETAS = (0.0, 0.7, 0.9, 0.97, 0.99, 0.997)
-# The panel that the text quotes is measured first, on a part of the grid: larger rates where clients are alike, smaller ones
-# where they are not. FedAvgM's pairs (beta, rate) have an effective rate of 0.1 or 0.3 there, and of 0.01 or 0.03 here: at
-# alpha = 0 all four of the larger ones collapsed (results/hsu2019/abstract.json).
+# The panel that the text quotes is measured first, on a part of the grid: larger rates where clients are alike, smaller
+# ones where they are not. FedAvgM's pairs (beta, rate) have an effective rate of 0.1 or 0.3 there, and of 0.01 or 0.03
+# here: at alpha = 0 all four of the larger ones collapsed (results/hsu2019/abstract.json).
 QUOTED = (0.05, 1)
 RATES_ALIKE, RATES_SKEWED = (0.01, 0.03, 0.1), (0.003, 0.01, 0.03)
 PAIRS_ALIKE, PAIRS_SKEWED = (((0.9, 0.01), (0.9, 0.03), (0.99, 0.001), (0.99, 0.003)),
@@ -43,7 +43,8 @@ def items() -> Builders:
     """Figures 1 to 6, one item per panel where panels need runs of their own, and the abstract's two numbers."""
     panels = {f"c{fraction:g}-e{epochs}": (fraction, epochs) for epochs in EPOCHS for fraction in FRACTIONS}
     return {"figure1": _figure1, "figure2": _figure2, "figure3": _figure3,
-            **{f"figure4-{name}": partial(_figure4, *panel) for name, panel in panels.items() if panel[0] in (0.4, 0.05)},
+            **{f"figure4-{name}": partial(_figure4, *panel) for name, panel in panels.items()
+               if panel[0] in (0.4, 0.05)},
             **{f"figure5-{name}": partial(_figure5, *panel) for name, panel in panels.items()}, "abstract": _abstract,
             **{f"figure6-{name}": partial(_figure6, *panel) for name, panel in panels.items()}}
 
@@ -51,14 +52,14 @@ def items() -> Builders:
 @cache
 def recipe(alpha: float, fraction: float, epochs: int, lr: float, beta: float = 0.0) -> Recipe:
     """One run: 100 clients of 500 images, B = 64, weight decay 0.004, no decay of the rate, 10,000 rounds."""
-    return _method(beta).replace(population=Spec("dirichlet", {"clients": 100, "alpha": alpha}), fraction=fraction, epochs=epochs,
-                                 step=(Spec("sgd", {"lr": lr, "weight_decay": 0.004}),))
+    return _method(beta).replace(population=Spec("dirichlet", {"clients": 100, "alpha": alpha}), fraction=fraction,
+                                 epochs=epochs, step=(Spec("sgd", {"lr": lr, "weight_decay": 0.004}),))
 
 
 @cache
 def _method(beta: float) -> Recipe:
-    base = Recipe(data="cifar10()", preprocess=("tf_cifar()",), model="mcmahan_cifar_cnn()", batch_size=64, rounds=10_000,
-                  evaluate_every=100)
+    base = Recipe(data="cifar10()", preprocess=("tf_cifar()",), model="mcmahan_cifar_cnn()", batch_size=64,
+                  rounds=10_000, evaluate_every=100)
     return fedavgm(base, beta) if beta else base  # beta 0 is FedAvg
 
 
@@ -79,8 +80,8 @@ def quick(recipe: Recipe) -> Recipe:
     A client's classes stay what they are, but for chance. Of E = 5, two epochs are left.
     """
     with_momentum = any(spec.name == "momentum" for spec in recipe.server)
-    reduced = recipe.replace(model="small_cnn()", population=recipe.population + "subset(0.2)", epochs=min(recipe.epochs, 2), rounds=300,
-                             evaluate_every=15)
+    reduced = recipe.replace(model="small_cnn()", population=recipe.population + "subset(0.2)",
+                             epochs=min(recipe.epochs, 2), rounds=300, evaluate_every=15)
     if recipe.population.name == "pooled":
         return reduced.replace(rounds=30, evaluate_every=2)
     reduced = reduced.replace(fraction=0.05)
@@ -97,9 +98,11 @@ def quick_tuned(recipe: Recipe) -> Recipe:
 
 
 def _figure1() -> Item:
-    names = ("shards(clients=10, shards_per_client=2, distinct=True)", *(f"dirichlet(clients=100, alpha={alpha:g})" for alpha in ALPHAS))
+    names = ("shards(clients=10, shards_per_client=2, distinct=True)",
+             *(f"dirichlet(clients=100, alpha={alpha:g})" for alpha in ALPHAS))
     return Item("hsu2019", "figure1", "Synthetic populations: sort and partition, and Dirichlet draws",
-                tuple(Row(name, ()) for name in names), quick, plot=Plot("populations", "share of the client's images", "client"),
+                tuple(Row(name, ()) for name in names), quick,
+                plot=Plot("populations", "share of the client's images", "client"),
                 notes="Nothing is trained: the rows are the populations that the figure draws, 30 random clients of each. The paper draws "
                       "four values of alpha; here are all eight.")
 
@@ -112,8 +115,8 @@ def _figure2() -> Item:
     def cell(epochs: int, fraction: float, alpha: float) -> str:
         return f"E={epochs}, C={fraction:g}, alpha={alpha:g}"
 
-    rows = tuple(Row(cell(epochs, fraction, alpha), _fedavg(alpha, fraction, epochs), END, series=f"E={epochs}, C={fraction:g}",
-                     x=_point(alpha))
+    rows = tuple(Row(cell(epochs, fraction, alpha), _fedavg(alpha, fraction, epochs), END,
+                     series=f"E={epochs}, C={fraction:g}", x=_point(alpha))
                  for epochs in EPOCHS for fraction in FRACTIONS for alpha in ALPHAS)
 
     def gain(ours: Mapping[str, float], alpha: float, less: float, more: float) -> float:
@@ -130,22 +133,24 @@ def _figure2() -> Item:
     claims = (
         Claim("The accuracy changes most at low alpha: more is lost from 1 to 0 than from 100 to 1", where,
               lambda ours: drop(ours, 1.0, 0.0) - drop(ours, 100.0, 1.0)),
-        Claim("More clients in a round bring diminishing returns: C from 0.05 to 0.1 gains more than from 0.2 to 0.4", where,
-              lambda ours: sum(gain(ours, alpha, 0.05, 0.1) - gain(ours, alpha, 0.2, 0.4) for alpha in ALPHAS)),
+        Claim("More clients in a round bring diminishing returns: C from 0.05 to 0.1 gains more than from 0.2 to 0.4",
+              where, lambda ours: sum(gain(ours, alpha, 0.05, 0.1) - gain(ours, alpha, 0.2, 0.4) for alpha in ALPHAS)),
         Claim("More clients in a round gain least where clients are alike: less at alpha 100 than at any alpha of 0.2 or below", where,
               lambda ours: min(gain(ours, alpha, 0.05, 0.4) for alpha in skewed) - gain(ours, 100.0, 0.05, 0.4)),
         Claim("On non-identical data E = 1 is not always better than E = 5", where,
               lambda ours: max(ours[cell(5, fraction, alpha)] - ours[cell(1, fraction, alpha)]
                                for fraction in FRACTIONS for alpha in skewed)))
     return Item("hsu2019", "figure2", "FedAvg's accuracy over alpha, at the best of eight rates", rows, quick_tuned,
-                tuple(cell(1, 0.05, alpha) for alpha in (100.0, 1.0, 0.1, 0.0)), plot=OVER_ALPHA, claims=claims, notes=NOTES, seeds=5)
+                tuple(cell(1, 0.05, alpha) for alpha in (100.0, 1.0, 0.1, 0.0)), plot=OVER_ALPHA, claims=claims,
+                notes=NOTES, seeds=5)
 
 
 def _figure3() -> Item:
     alphas, lr = (100.0, 1.0, 0.1, 0.0), 0.01
     rows = tuple(Row(f"alpha={alpha:g}, C={fraction:g}", (recipe(alpha, fraction, 1, lr),), END)
                  for alpha in alphas for fraction in (0.05, 0.4))
-    # The tutorial's 86% come with a decaying rate, a moving average of the weights and 350 epochs or more; ours is plain SGD.
+    # The tutorial's 86% come with a decaying rate, a moving average of the weights and 350 epochs or more; ours is
+    # plain SGD.
     pooled = recipe(100.0, 1.0, 1, 0.1).replace(population="pooled()", batch_size=128, rounds=350, evaluate_every=5)
     rows = (*rows, Row("centralised", (pooled, pooled.with_setting("sgd.lr", 0.03)), END))
     few = Claim("With few clients in a round FedAvg struggles to converge on non-identical data: C = 0.05 ends below C = 0.4",
@@ -158,7 +163,8 @@ def _figure3() -> Item:
 
 
 def _figure4(fraction: float, epochs: int) -> Item:
-    rows = tuple(Row(f"alpha={alpha:g}, lr={lr:g}", (recipe(alpha, fraction, epochs, lr),), END, series=f"alpha={alpha:g}", x=lr)
+    rows = tuple(Row(f"alpha={alpha:g}, lr={lr:g}", (recipe(alpha, fraction, epochs, lr),), END,
+                     series=f"alpha={alpha:g}", x=lr)
                  for alpha in ALPHAS for lr in RATES)
 
     def good(ours: Mapping[str, float], alpha: float) -> int:
@@ -168,10 +174,11 @@ def _figure4(fraction: float, epochs: int) -> Item:
 
     careful = Claim("The rate must be tuned more carefully at small alpha: fewer rates are good at alpha 0 than at alpha 100 (C = 0.05)",
                     "section 4.1, figure 4", lambda ours: good(ours, 100.0) - good(ours, 0.0))
-    return Item("hsu2019", f"figure4-c{fraction:g}-e{epochs}", f"FedAvg's accuracy over the client's rate, C = {fraction:g}, E = {epochs}",
-                rows, quick, tuple(f"alpha={alpha:g}, lr={lr:g}" for alpha in (100.0, 0.0) for lr in RATES[2::2]),
-                plot=Plot("points", "client's rate", log_x=True), claims=(careful,) if (fraction, epochs) == QUOTED else (),
-                notes=NOTES, seeds=5)
+    return Item("hsu2019", f"figure4-c{fraction:g}-e{epochs}",
+                f"FedAvg's accuracy over the client's rate, C = {fraction:g}, E = {epochs}", rows, quick,
+                tuple(f"alpha={alpha:g}, lr={lr:g}" for alpha in (100.0, 0.0) for lr in RATES[2::2]),
+                plot=Plot("points", "client's rate", log_x=True),
+                claims=(careful,) if (fraction, epochs) == QUOTED else (), notes=NOTES, seeds=5)
 
 
 def _figure5(fraction: float, epochs: int) -> Item:
@@ -192,17 +199,18 @@ def _figure5(fraction: float, epochs: int) -> Item:
         Claim("FedAvg falls rapidly, to less than half of its accuracy on identical clients (C = 0.05, E = 1)", where,
               lambda ours: ours["FedAvg, alpha=100"] / 2 - ours["FedAvg, alpha=0"]))
     partly = " FedAvg at three rates and FedAvgM at four pairs of momentum and rate, not at the paper's full grid."
-    return Item("hsu2019", f"figure5-c{fraction:g}-e{epochs}", f"FedAvg and FedAvgM over alpha, C = {fraction:g}, E = {epochs}", rows,
-                quick_tuned,
-                tuple(f"{method}, alpha={alpha:g}" for method in ("FedAvg", "FedAvgM") for alpha in (100.0, 0.1, 0.0)), plot=OVER_ALPHA,
-                claims=claims if quoted else (), notes=NOTES + (partly if quoted else ""), seeds=5)
+    return Item("hsu2019", f"figure5-c{fraction:g}-e{epochs}",
+                f"FedAvg and FedAvgM over alpha, C = {fraction:g}, E = {epochs}", rows, quick_tuned,
+                tuple(f"{method}, alpha={alpha:g}" for method in ("FedAvg", "FedAvgM") for alpha in (100.0, 0.1, 0.0)),
+                plot=OVER_ALPHA, claims=claims if quoted else (), notes=NOTES + (partly if quoted else ""), seeds=5)
 
 
 def _abstract() -> Item:
     rows = (Row("FedAvg", _fedavg(0.0, *QUOTED, RATES_SKEWED), END), Row("FedAvgM", _fedavgm(0.0, *QUOTED), END))
     better = Claim("In the most skewed setting FedAvgM is far better than FedAvg (by more than 20 points; the paper has 46.8)", "abstract",
                    lambda ours: ours["FedAvgM"] - ours["FedAvg"] - 20)
-    return Item("hsu2019", "abstract", "The most skewed setting: one class a client", rows, quick_tuned, seeds=5, claims=(better,),
+    return Item("hsu2019", "abstract", "The most skewed setting: one class a client", rows, quick_tuned, seeds=5,
+                claims=(better,),
                 notes=f"{NOTES} The abstract does not say which C and E its numbers belong to; here C = 0.05 and E = 1, for which "
                       "section 4.2 says \"around 35%\" and \"above 75%\".")
 
@@ -218,5 +226,5 @@ def _figure6(fraction: float, epochs: int) -> Item:
     return Item("hsu2019", f"figure6-c{fraction:g}-e{epochs}",
                 f"FedAvgM's accuracy over the effective rate lr / (1 - beta), alpha = 1, C = {fraction:g}, E = {epochs}", rows, quick,
                 tuple(f"beta={beta:g}, lr={lr:g}" for beta in (0.0, 0.9) for lr in RATES[2::2]),
-                plot=Plot("points", "effective rate", log_x=True), claims=(claim,) if (fraction, epochs) == QUOTED else (),
-                notes=NOTES, seeds=5)
+                plot=Plot("points", "effective rate", log_x=True),
+                claims=(claim,) if (fraction, epochs) == QUOTED else (), notes=NOTES, seeds=5)

@@ -1,7 +1,8 @@
-"""The experiments of ozdayi2020: Ozdayi, Kantarcioglu and Iyer 2020, Improving Accuracy of Federated Learning in Non-IID Settings.
+"""The experiments of ozdayi2020: Ozdayi, Kantarcioglu and Iyer 2020, Improving Accuracy of Federated Learning in
+Non-IID Settings.
 
-Two agents, CIFAR-10, ResNet-20 with Fixup; in NIID(5) one agent has classes 0 to 4, the other 5 to 9. Four remedies, alone
-and together. Rates, batch and rounds are the paper's (section 4.1); what it leaves open is in the items' notes.
+Two agents, CIFAR-10, ResNet-20 with Fixup; in NIID(5) one agent has classes 0 to 4, the other 5 to 9. Four remedies,
+alone and together. Rates, batch and rounds are the paper's (section 4.1); what it leaves open is in the items' notes.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from askew.pieces.methods import centralised, projected, server_momentum, server
 PAPER = "ozdayi2020"
 BASE = Recipe(
     data="cifar10()", preprocess=("random_crop(padding=4)", "random_flip()", "normalise()"), model="resnet20_fixup()",
-    population="label_blocks(clients=2)", step=("sgd(lr=0.1, weight_decay=0.0005)",), epochs=1, batch_size=256, rounds=100,
-    evaluate_every=5,
+    population="label_blocks(clients=2)", step=("sgd(lr=0.1, weight_decay=0.0005)",), epochs=1, batch_size=256,
+    rounds=100, evaluate_every=5,
 )
 CONFLICTS = "hypothesis_conflicts()"
 NOTES = ("The paper mentions neither augmentation nor client momentum. Images are cropped (padding 4), flipped and normalised, as is usual "
          "for this network, which does not reach 90% without; no momentum, constant rate. The network's scalars train at a tenth of the "
          "rate, as in Fixup's code: at the whole rate all runs but one diverged within 60 rounds. Validation accuracy is taken on the "
          "10,000 test images after the last round.")
-# Of a program that the paper cites as its authors' (TinfoilHat0/Defending-Against-Backdoors-with-Robust-Learning-Rate), with the
-# same rate, batch, rounds, projection and sign rule: its agents clip their gradients and have momentum.
+# Of a program that the paper cites as its authors' (TinfoilHat0/Defending-Against-Backdoors-with-Robust-Learning-Rate),
+# with the same rate, batch, rounds, projection and sign rule: its agents clip their gradients and have momentum.
 CLIPPED = ("clip_gradient(10.0)", "sgd(lr=0.1, weight_decay=0.0005)")
 RELATED = ("clip_gradient(10.0)", "sgd(lr=0.1, momentum=0.9, weight_decay=0.0005, nesterov=True)")
 # All of that program at commit 4fe6849, and the rule by which a notebook beside it lowers this network's rate. Agents
@@ -36,16 +37,18 @@ RELATED = ("clip_gradient(10.0)", "sgd(lr=0.1, momentum=0.9, weight_decay=0.0005
 PROGRAM = ("clip_gradient(10.0)", "sgd(lr=0.1, momentum=0.9, weight_decay=0.0005, nesterov=True, keep_momentum=True)",
            "scale_by_server()")
 PLATEAU = "plateau(patience=15, factor=0.1)"
-NEAREST = ("clip_gradient(10.0)", "sgd(lr=drops(0.05, at=[50, 75], factor=0.1), momentum=0.9, weight_decay=0.0005, nesterov=True, "
+NEAREST = ("clip_gradient(10.0)",
+           "sgd(lr=drops(0.05, at=[50, 75], factor=0.1), momentum=0.9, weight_decay=0.0005, nesterov=True, "
            "keep_momentum=True)")
 ORDER = "mask, then momentum, then training at the server"
 
 
 def items() -> Builders:
-    """Every table, the combination of the text, its grid, the conflicts that figure 1 draws, and all with other optimisers."""
-    return {"table1": _table1, "table2": _table2, "table3": _table3, "table4": _table4, "table5": _table5, "combination": _combination,
-            "clipped": _clipped, "related": _related, "program": _program, "nearest": _nearest,
-            "grid": _grid, "figure1": _figure1}
+    """Every table, the combination of the text, its grid, the conflicts that figure 1 draws, and all with other
+    optimisers."""
+    return {"table1": _table1, "table2": _table2, "table3": _table3, "table4": _table4, "table5": _table5,
+            "combination": _combination, "clipped": _clipped, "related": _related, "program": _program,
+            "nearest": _nearest, "grid": _grid, "figure1": _figure1}
 
 
 def variant(name: str, *, server_data: bool = False, radius: float = 0.0, noise: float = 0.0,
@@ -54,7 +57,8 @@ def variant(name: str, *, server_data: bool = False, radius: float = 0.0, noise:
 
     Args:
         name: shown by reports.
-        server_data: 5% of the training data stay at the server, which trains on them for an epoch a round (section 3.1).
+        server_data: 5% of the training data stay at the server, which trains on them for an epoch a round (section
+            3.1).
         radius, noise, centre: of projected SGD at the agents; radius 0 does without (section 3.2).
         beta: momentum at the server (section 3.3).
         agree: no step at the server where the agents' signs differ, theta = 2 (section 3.4).
@@ -86,10 +90,12 @@ COMBINED = variant("combination", server_data=True, beta=0.9, agree=True)
 
 
 def quick(recipe: Recipe) -> Recipe:
-    """A twenty-fifth of each agent's images in batches of 8, so about as many local steps a round (125, not 98); four rounds.
+    """A twenty-fifth of each agent's images in batches of 8, so about as many local steps a round (125, not 98); four
+    rounds.
 
-    It shows that everything trains, not the ordering: ResNet-20 is too slow a learner for CPU minutes. Ten such rounds (150 s
-    a row on one core, seed 0) end at 37% centralised, 30% IID, 30% NIID(5), 28% momentum 0.5, 25% server training.
+    It shows that everything trains, not the ordering: ResNet-20 is too slow a learner for CPU minutes. Ten such rounds
+    (150 s a row on one core, seed 0) end at 37% centralised, 30% IID, 30% NIID(5), 28% momentum 0.5, 25% server
+    training.
     """
     reduced = recipe.replace(population=recipe.population + "subset(0.04)", batch_size=8, rounds=4, evaluate_every=2)
     return reduced.with_setting("hold_out.use", 100) if recipe.population.get("hold_out") else reduced
@@ -97,8 +103,8 @@ def quick(recipe: Recipe) -> Recipe:
 
 def _item(key: str, title: str, rows: Mapping[str, Recipe], claims: tuple[Claim, ...], notes: str = "",
           quick_rows: tuple[str, ...] = (), variant: bool = False) -> Item:
-    return Item(PAPER, key, title, tuple(Row(name, (recipe,)) for name, recipe in rows.items()), quick, quick_rows, claims=claims,
-                notes=f"{notes} {NOTES}".strip(), seeds=3, variant=variant)
+    return Item(PAPER, key, title, tuple(Row(name, (recipe,)) for name, recipe in rows.items()), quick, quick_rows,
+                claims=claims, notes=f"{notes} {NOTES}".strip(), seeds=3, variant=variant)
 
 
 def _table1() -> Item:
@@ -123,7 +129,8 @@ def _table3() -> Item:
     without, ball, noisy = "no projection", "M=3", "M=3, noise 1e-4"
     rows = {without: BASELINE, ball: variant("projected SGD", radius=3.0), noisy: NOISY,
             f"{ball}, ball around the round's start": variant("projected SGD, start", radius=3.0, centre="start"),
-            f"{noisy}, ball around the round's start": variant("projected SGD with noise, start", radius=3.0, noise=1e-4, centre="start")}
+            f"{noisy}, ball around the round's start": variant("projected SGD with noise, start", radius=3.0,
+                                                               noise=1e-4, centre="start")}
     return _item("table3", "Projected SGD at the agents", rows, (
         Claim("Projection alone raises accuracy (by about 4 points; more than 2 here).", "table 3",
               lambda v: v[ball] - v[without] - 2),
@@ -135,7 +142,8 @@ def _table3() -> Item:
 def _table4() -> Item:
     rows = {"beta 0": BASELINE, "beta 0.5": HALF, "beta 0.9": variant("momentum 0.9", beta=0.9)}
     return _item("table4", "Momentum at the server", rows, (
-        Claim("A momentum of 0.5 raises accuracy by more than 7 points.", "table 4", lambda v: v["beta 0.5"] - v["beta 0"] - 7),
+        Claim("A momentum of 0.5 raises accuracy by more than 7 points.", "table 4",
+              lambda v: v["beta 0.5"] - v["beta 0"] - 7),
         Claim("Alone, 0.5 is better than 0.9.", "table 4", lambda v: v["beta 0.5"] - v["beta 0.9"]),
     ), "Eq. (3) is read as w + eta v; with the paper's eta = 1 that is what it prints.")
 
@@ -163,7 +171,8 @@ def _combination() -> Item:
               lambda v: v["combination"] - v["FL - NIID(5)"] - 12),
         Claim("It is about 5 points (3 to 7) below centralised training.", "abstract",
               lambda v: 2 - abs(v["Centralized"] - v["combination"] - 5)),
-    ), f"The order of the remedies is not given: {ORDER}.", ("FL - NIID(5)", "server data 5%", "beta 0.5", "combination"))
+    ), f"The order of the remedies is not given: {ORDER}.",
+                 ("FL - NIID(5)", "server data 5%", "beta 0.5", "combination"))
 
 
 def _clipped() -> Item:
@@ -220,8 +229,8 @@ def _with_step(step: tuple[str, ...], recipe: Recipe) -> Recipe:
 def _again(key: str, title: str, changed: Callable[[Recipe], Recipe], notes: str) -> Item:
     """All tables with another optimiser at the agents."""
     single = {"server data 5%": TRAINED, "M=3": variant("projected SGD", radius=3.0, centre="start"),
-              "M=3, noise 1e-4": variant("projected SGD with noise", radius=3.0, noise=1e-4, centre="start"), "beta 0.5": HALF,
-              "beta 0.9": variant("momentum 0.9", beta=0.9), "adjustable rate": AGREED}
+              "M=3, noise 1e-4": variant("projected SGD with noise", radius=3.0, noise=1e-4, centre="start"),
+              "beta 0.5": HALF, "beta 0.9": variant("momentum 0.9", beta=0.9), "adjustable rate": AGREED}
     rows = {"Centralized": CENTRALISED, "FL - IID": IID, "FL - NIID(5)": BASELINE, **single, "combination": COMBINED}
     return _item(key, f"Tables 1 to 5 and the combination with {title}", {
         name: changed(recipe) for name, recipe in rows.items()}, (
@@ -247,18 +256,20 @@ def _grid() -> Item:
         rows[name] = variant(name, server_data=server_data, radius=radius, noise=1e-4, beta=beta, agree=agree)
     best = "server data 5% + beta 0.9 + adjustable rate"
     return _item("grid", "Grid search over the remedies", rows, (
-        Claim("Server data, momentum 0.9 and adjustable rate, without projection, are the best combination.", "section 4.2",
-              lambda v: [v[best] - v[name] for name in rows if name != best]),
+        Claim("Server data, momentum 0.9 and adjustable rate, without projection, are the best combination.",
+              "section 4.2", lambda v: [v[best] - v[name] for name in rows if name != best]),
     ), f"The paper does not list its grid: all combinations of the values of tables 2 to 5. Order: {ORDER}.",
        ("FL - NIID(5)", "server data 5%", "beta 0.9", best))
 
 
 def _figure1() -> Item:
     iid, skewed, trained = "FL - IID", "FL - NIID(5)", "server data 5%"
-    rows = tuple(Row(name, (recipe,), "mean conflicts_any") for name, recipe in ((iid, IID), (skewed, BASELINE), (trained, TRAINED)))
-    return Item(PAPER, "figure1", "Share of test images to which the two agents' models give different classes, mean over rounds", rows,
+    rows = tuple(Row(name, (recipe,), "mean conflicts_any")
+                 for name, recipe in ((iid, IID), (skewed, BASELINE), (trained, TRAINED)))
+    return Item(PAPER, "figure1",
+                "Share of test images to which the two agents' models give different classes, mean over rounds", rows,
                 quick, plot=Plot("curves", y_label="share of conflicts", y=("conflicts_any",)), seeds=3, claims=(
-        Claim("Agents with different classes learn conflicting hypotheses: more conflicts than with IID data.", "section 3.1, figure 1",
-              lambda v: v[skewed] - v[iid]),
+        Claim("Agents with different classes learn conflicting hypotheses: more conflicts than with IID data.",
+              "section 3.1, figure 1", lambda v: v[skewed] - v[iid]),
         Claim("Training at the server reduces the conflicts.", "section 3.1", lambda v: v[skewed] - v[trained]),
     ), notes=f"The figure draws the idea with four points and two decision trees; here it is measured on 500 test images. {NOTES}")

@@ -1,8 +1,8 @@
 """The experiments of zhao2018: Zhao et al. 2018, Federated Learning with Non-IID Data.
 
 Ten clients, all in every round: MNIST, CIFAR-10 and ten words of Speech Commands (KWS), shared out evenly (IID), two
-classes or one class a client, or at a given earth mover's distance; then a small set shared with everyone. Rates, batches
-and rounds are the paper's (sections 2.1, 3.2.1 and 4.2); what it leaves open is in the items' notes.
+classes or one class a client, or at a given earth mover's distance; then a small set shared with everyone. Rates,
+batches and rounds are the paper's (sections 2.1, 3.2.1 and 4.2); what it leaves open is in the items' notes.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ EMDS = (0.0, 0.36, 0.72, 1.08, 1.44, 1.62, 1.764, 1.8)  # table 2
 BETAS = tuple(2.5 * step for step in range(1, 11))  # figure 7 (a): |G| / |D| in percent
 ALPHAS = (10, 25, 50, 75, 100)  # figure 7 (b): percent of G that a client gets; the paper does not list its values
 IID = f"iid(clients={CLIENTS})"
-# Whole classes and halves of classes: MNIST's and Speech Commands' classes are unequal, and equal shards of the sorted data
-# would straddle them. On MNIST one shard a client is at a mean EMD of 1.70, not 1.8, just where table 2 falls fastest.
+# Whole classes and halves of classes: MNIST's and Speech Commands' classes are unequal, and equal shards of the sorted
+# data would straddle them. On MNIST one shard a client is at a mean EMD of 1.70, not 1.8, just where table 2 falls
+# fastest.
 TWO_CLASSES = f"classes_per_client(clients={CLIENTS}, classes=2)"
 ONE_CLASS = f"classes_per_client(clients={CLIENTS}, classes=1)"
 PRETRAINING = 50  # epochs of SGD, a tenth of the baseline's
@@ -51,8 +52,9 @@ class _Task:
 
 
 def _base(data: str, model: str, lr: float, decay: float, batch_size: int, preprocess: tuple[str, ...] = ()) -> Recipe:
-    return Recipe(data=data, preprocess=preprocess, model=model, population=IID, step=(f"sgd(lr=decay({lr}, {decay}))",),
-                  epochs=1, batch_size=batch_size, rounds=500, evaluate_every=5)
+    return Recipe(data=data, preprocess=preprocess, model=model, population=IID,
+                  step=(f"sgd(lr=decay({lr}, {decay}))",), epochs=1, batch_size=batch_size, rounds=500,
+                  evaluate_every=5)
 
 
 TASKS = {
@@ -64,8 +66,8 @@ TASKS = {
                      ("conv1", "conv2", "fc1", "fc2", "fc3"),
                      "Network and input pipeline (24x24 crops, flips, brightness, contrast, each image standardised) are those of "
                      "the TensorFlow tutorial to which McMahan et al. 2017 refer, without its weight decay."),
-    "kws": _Task("KWS", _base("speech_commands()", "hello_edge_cnn(batch_norm=false)", 0.05, 0.992, 50, ("normalise(axis=3)",)), 10,
-                 ("conv1", "conv2", "linear", "fc1", "fc2"),
+    "kws": _Task("KWS",
+                 _base("speech_commands()", "hello_edge_cnn(batch_norm=false)", 0.05, 0.992, 50, ("normalise(axis=3)",)), 10, ("conv1", "conv2", "linear", "fc1", "fc2"),
                  "The paper counts 35 words, those of version 0.02; here version 0.01, official validation clips left out. The size of "
                  "the Hello Edge CNN is not given: the small one, without the BatchNorm of its authors' code, with which clients of one "
                  "word stay at chance. Each MFCC is normalised."),
@@ -109,7 +111,8 @@ def _sgd_for(epochs: int, batch: int) -> str:
 
 
 def quick(recipe: Recipe) -> Recipe:
-    """A twentieth of each client's examples and of the batch (KWS: a tenth), so as many local steps a round; ten rounds at most.
+    """A twentieth of each client's examples and of the batch (KWS: a tenth), so as many local steps a round; ten rounds
+    at most.
 
     Batches of 10 a client stay: they make fewer steps then, but a batch of one example is another experiment.
     """
@@ -118,8 +121,9 @@ def quick(recipe: Recipe) -> Recipe:
     rounds, start = min(recipe.rounds, 10), recipe.start
     if start.name == "warm_up":
         start = start.with_args(epochs=1, batch_size=50) if start.args.get("on") == "everyone" else start.with_args(epochs=5)
-    return recipe.replace(population=recipe.population + f"subset({1 / part})", batch_size=recipe.batch_size // (1 if small else part),
-                          rounds=rounds, evaluate_every=max(1, rounds // 2), start=start)
+    return recipe.replace(population=recipe.population + f"subset({1 / part})",
+                          batch_size=recipe.batch_size // (1 if small else part), rounds=rounds,
+                          evaluate_every=max(1, rounds // 2), start=start)
 
 
 def _item(key: str, title: str, rows: tuple[Row, ...], *, claims: tuple[Claim, ...] = (), plot: Plot | None = None,
@@ -130,8 +134,8 @@ def _item(key: str, title: str, rows: tuple[Row, ...], *, claims: tuple[Claim, .
 def _row_names(task: _Task) -> tuple[str, str, str, str, str, str]:
     """At the large batch: SGD, IID, non-IID(2), non-IID(1), the same with five local epochs, pre-trained."""
     b = task.base.batch_size
-    return (f"SGD, B={CLIENTS * b}", f"FedAvg IID, B={b}, E=1", f"FedAvg non-IID(2), B={b}, E=1", f"FedAvg non-IID(1), B={b}, E=1",
-            f"FedAvg non-IID(1), B={b}, E=5", f"Pre-trained non-IID(1), B={b}, E=1")
+    return (f"SGD, B={CLIENTS * b}", f"FedAvg IID, B={b}, E=1", f"FedAvg non-IID(2), B={b}, E=1",
+            f"FedAvg non-IID(1), B={b}, E=1", f"FedAvg non-IID(1), B={b}, E=5", f"Pre-trained non-IID(1), B={b}, E=1")
 
 
 def _table1(key: str, task: _Task) -> Item:
@@ -143,24 +147,25 @@ def _table1(key: str, task: _Task) -> Item:
     claims = (
         Claim("The reduction is largest for one class a client, at both batch sizes.", "section 2.2",
               lambda v: (v[one] - v[two], v[small_one] - v[small_two])),
-        Claim("Five local epochs instead of one do not make the reduction smaller (by more than 2 points).", "section 2.2",
-              lambda v: v[more] - v[one] + 2),
+        Claim("Five local epochs instead of one do not make the reduction smaller (by more than 2 points).",
+              "section 2.2", lambda v: v[more] - v[one] + 2),
     )
-    return _item(f"table1-{key}", f"Accuracy that FedAvg loses against SGD with matched batch, {task.title}", rows, claims=claims,
-                 quick_rows=(one, two), notes=f"{NOTES} {task.notes}".strip())
+    return _item(f"table1-{key}", f"Accuracy that FedAvg loses against SGD with matched batch, {task.title}", rows,
+                 claims=claims, quick_rows=(one, two), notes=f"{NOTES} {task.notes}".strip())
 
 
 def _table2(key: str, task: _Task) -> Item:
     rows = tuple(Row(f"EMD {emd:g}", (_at_distance(key, emd),), x=emd) for emd in EMDS)
     name = [row.name for row in rows]
     claims = (
-        Claim("Accuracy falls as the EMD grows: nowhere up by 0.5 points or more, and down by more than 2 in all.", "section 3.2.3",
+        Claim("Accuracy falls as the EMD grows: nowhere up by 0.5 points or more, and down by more than 2 in all.",
+              "section 3.2.3",
               lambda v: (*(v[a] - v[b] + 0.5 for a, b in combinations(name, 2)), v[name[0]] - v[name[-1]] - 2)),
         Claim("It falls slowly at first and faster as data become more non-IID: less from EMD 0 to 1.08 than from 1.44 to 1.8.",
               "section 3.2.3", lambda v: v["EMD 1.44"] - v["EMD 1.8"] - (v["EMD 0"] - v["EMD 1.08"])),
     )
-    return _item(f"table2-{key}", f"Accuracy of FedAvg over the earth mover's distance, {task.title}", rows, claims=claims,
-                 quick_rows=("EMD 0", "EMD 1.08", "EMD 1.44", "EMD 1.8"), seeds=5,
+    return _item(f"table2-{key}", f"Accuracy of FedAvg over the earth mover's distance, {task.title}", rows,
+                 claims=claims, quick_rows=("EMD 0", "EMD 1.08", "EMD 1.44", "EMD 1.8"), seeds=5,
                  notes="The paper's five distributions are five seeds, each with first weights of its own as well. "
                        f"At EMD 0 and 1.8 there is only one distribution. {task.notes}".strip())
 
@@ -223,8 +228,8 @@ def _layers(item: str, key: str, task: _Task, rounds: int, when: str, notes: str
                      f"{which} weight_divergence {layer}", series=setting, x=x)
                  for setting, name in settings.items() for x, layer in enumerate(task.layers, 1))
     names = [[f"{layer}, {setting}" for setting in settings] for layer in task.layers]
-    claims = (Claim("The weight divergence of every layer grows from IID to two classes to one class a client.", "section 3",
-                    lambda v: [v[b] - v[a] for layer in names for a, b in pairwise(layer)]),)
+    claims = (Claim("The weight divergence of every layer grows from IID to two classes to one class a client.",
+                    "section 3", lambda v: [v[b] - v[a] for layer in names for a, b in pairwise(layer)]),)
     return _item(item, f"Weight divergence of the layers {when}, {task.title}", rows, claims=claims, variant=variant,
                  plot=Plot("points", x_label=f"layer ({', '.join(task.layers)})", y_label="weight divergence"),
                  notes=f"Weight and bias of a layer together, as the paper does not say.{notes} {task.notes}".strip())
@@ -237,15 +242,17 @@ def _figure4(key: str, task: _Task) -> Item:
     names = [row.name for row in rows]
     first, last = task.layers[0], task.layers[-1]
     claims = (
-        Claim("The weight divergence of every layer grows with the EMD: nowhere down by 5% or more, and up in all.", "section 3.2.2",
+        Claim("The weight divergence of every layer grows with the EMD: nowhere down by 5% or more, and up in all.",
+              "section 3.2.2",
               lambda v: [*(v[b] - 0.95 * v[a] for line in by_layer.values() for a, b in combinations(line, 2)),
                          *(v[line[-1]] - v[line[0]] for line in by_layer.values())]),
-        Claim("At the largest EMD the first convolution and the last fully connected layer diverge most.", "section 3.2.2",
-              lambda v: min(v[by_layer[first][-1]], v[by_layer[last][-1]])
+        Claim("At the largest EMD the first convolution and the last fully connected layer diverge most.",
+              "section 3.2.2", lambda v: min(v[by_layer[first][-1]], v[by_layer[last][-1]])
                       - max(v[by_layer[layer][-1]] for layer in task.layers[1:-1])),
     )
-    return _item(f"figure4-{key}", f"Weight divergence after one round over the earth mover's distance, {task.title}", rows,
-                 claims=claims, plot=Plot("points", x_label="earth mover's distance", y_label="weight divergence"), seeds=5,
+    return _item(f"figure4-{key}", f"Weight divergence after one round over the earth mover's distance, {task.title}",
+                 rows, claims=claims,
+                 plot=Plot("points", x_label="earth mover's distance", y_label="weight divergence"), seeds=5,
                  quick_rows=tuple(name for name in names if name.rpartition(" ")[2] in ("0", "1.08", "1.44", "1.8")),
                  notes=f"The distributions of table 2, one round. {task.notes}".strip())
 
@@ -259,8 +266,8 @@ def _figure5() -> Item:
         lost = {title: v[first] - v[last] for title, (first, last) in ends.items()}
         return min(lost["CIFAR-10"], lost["KWS"]) - 2 * lost["MNIST"]
 
-    claims = (Claim("The largest reduction is far smaller on MNIST (less than half) than on CIFAR-10 and KWS.", "section 3.2.3",
-                    falls),)
+    claims = (Claim("The largest reduction is far smaller on MNIST (less than half) than on CIFAR-10 and KWS.",
+                    "section 3.2.3", falls),)
     return _item("figure5", "Accuracy of FedAvg over the earth mover's distance", rows, claims=claims, seeds=5,
                  plot=Plot("points", x_label="earth mover's distance"),
                  quick_rows=tuple(row.name for row in rows if row.x in (0.0, 1.08, 1.44, 1.8)),
@@ -271,13 +278,16 @@ def _figure5() -> Item:
 def _figure7a() -> Item:
     rows = (_not_shared(), *(Row(_beta_name(beta), (_shared(beta),), x=beta, series="accuracy") for beta in BETAS))
     claims = (
-        Claim("Accuracy grows with the size of the shared set, whenever that doubles or more, and from none to any.", "section 4.2",
+        Claim("Accuracy grows with the size of the shared set, whenever that doubles or more, and from none to any.",
+              "section 4.2",
               lambda v: [v[b.name] - v[a.name] for a, b in combinations(rows, 2) if (b.x or 0.0) >= 2 * (a.x or 0.0)]),
         Claim("A shared set of 10% raises accuracy by about 30 points (25 to 35) over no sharing.", "section 4.2",
               lambda v: 5 - abs(v[_beta_name(10)] - v["without sharing"] - 30)),
     )
-    return _item("figure7a", "Accuracy over the size of the shared set, CIFAR-10, one class a client", rows, claims=claims,
-                 plot=Plot("points", x_label="beta: shared set / clients' data (%)", beside_label="earth mover's distance",
+    return _item("figure7a", "Accuracy over the size of the shared set, CIFAR-10, one class a client", rows,
+                 claims=claims,
+                 plot=Plot("points", x_label="beta: shared set / clients' data (%)",
+                           beside_label="earth mover's distance",
                            beside=tuple((beta, _shared_distance(beta)) for beta in (0.0, *BETAS))),
                  quick_rows=("without sharing", _beta_name(2.5), _beta_name(10), _beta_name(25)), notes=_shared_note())
 
@@ -288,17 +298,18 @@ def _figure7b() -> Item:
 
     rows = [_not_shared()]
     for beta in (10, 20):
-        rows += [Row(name(beta, alpha), (_shared(beta, alpha, warm_up_until=0.6),), series=f"G{beta}%", x=alpha) for alpha in ALPHAS]
+        rows += [Row(name(beta, alpha), (_shared(beta, alpha, warm_up_until=0.6),), series=f"G{beta}%", x=alpha)
+                 for alpha in ALPHAS]
     claims = (
         Claim("Accuracy changes by less than 1 point between alpha 50% and 100%, for both shared sets.", "section 4.2",
               lambda v: [1 - abs(v[name(beta, 100)] - v[name(beta, 50)]) for beta in (10, 20)]),
         Claim("Accuracy grows with alpha: at 100% it is above that at 10%.", "section 4.2",
               lambda v: [v[name(beta, 100)] - v[name(beta, 10)] for beta in (10, 20)]),
-        Claim("With 5% of the data at each client (G10%, alpha 50%) accuracy rises by about 30 points (25 to 35).", "section 4.2",
-              lambda v: 5 - abs(v[name(10, 50)] - v["without sharing"] - 30)),
+        Claim("With 5% of the data at each client (G10%, alpha 50%) accuracy rises by about 30 points (25 to 35).",
+              "section 4.2", lambda v: 5 - abs(v[name(10, 50)] - v["without sharing"] - 30)),
     )
-    return _item("figure7b", "Accuracy over the share of G that clients get, from a warm-up model, CIFAR-10", tuple(rows), claims=claims,
-                 plot=Plot("points", x_label="alpha: share of G that each client gets (%)"),
+    return _item("figure7b", "Accuracy over the share of G that clients get, from a warm-up model, CIFAR-10",
+                 tuple(rows), claims=claims, plot=Plot("points", x_label="alpha: share of G that each client gets (%)"),
                  quick_rows=("without sharing", name(10, 10), name(10, 50), name(10, 100)),
                  notes=f"The warm-up on G stops at a test accuracy of 60%, or after 200 epochs. {_shared_note()}")
 
@@ -318,15 +329,17 @@ def _beside_sgd(recipe: Recipe, rounds: int = 1) -> Recipe:
 
 
 def _shared(beta: float, alpha: float = 100, warm_up_until: float = 0.0) -> Recipe:
-    """D: 40,000 images, one class a client; G: beta percent of D out of the other 10,000, of which each client gets alpha."""
-    base = TASKS["cifar10"].base.replace(population=f"{ONE_CLASS} + hold_out(0.2, use={round(beta / 100 * 40_000)})", rounds=300,
-                                         name=f"sharing beta={beta:g}% alpha={alpha:g}%")
+    """D: 40,000 images, one class a client; G: beta percent of D out of the other 10,000, of which each client gets
+    alpha."""
+    base = TASKS["cifar10"].base.replace(population=f"{ONE_CLASS} + hold_out(0.2, use={round(beta / 100 * 40_000)})",
+                                         rounds=300, name=f"sharing beta={beta:g}% alpha={alpha:g}%")
     recipe = data_sharing(base, alpha=alpha / 100, warm_up_until=warm_up_until).replace(name=base.name)
     return recipe.with_setting("warm_up.epochs", 200) if warm_up_until else recipe
 
 
 def _shared_distance(beta: float) -> float:
-    """The EMD that figure 7 (a) plots beside the accuracy: a client has |D| / 10 images of one class and |G| even ones."""
+    """The EMD that figure 7 (a) plots beside the accuracy: a client has |D| / 10 images of one class and |G| even
+    ones."""
     return 1.8 / (1 + CLIENTS * beta / 100)
 
 

@@ -14,5 +14,5 @@ from askew.pieces.client.scale_by_server import scale_by_server
 from askew.pieces.client.sgd import sgd
 from askew.pieces.client.stay_local import stay_local
 
-__all__ = ["adam", "add_dynamic_regulariser", "add_gradient_noise", "add_proximal", "clip_gradient", "clip_update", "correct_drift",
-           "project_to_ball", "quantize", "quantize_at_random", "scale_by_server", "sgd", "stay_local"]
+__all__ = ["adam", "add_dynamic_regulariser", "add_gradient_noise", "add_proximal", "clip_gradient", "clip_update",
+           "correct_drift", "project_to_ball", "quantize", "quantize_at_random", "scale_by_server", "sgd", "stay_local"]

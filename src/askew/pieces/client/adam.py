@@ -20,8 +20,8 @@ def adam(lr: Rate = 1e-3, beta1: Decay = 0.9, beta2: Decay = 0.999, epsilon: Pos
          keep_state: bool = False) -> Optimiser:
     """m <- beta1 m + (1 - beta1) g;  v <- beta2 v + (1 - beta2) g^2;  update: -lr m' / (sqrt(v') + epsilon).
 
-    m' = m / (1 - beta1^t) and v' = v / (1 - beta2^t) after t steps: the same maths as `torch.optim.Adam`. m, v and t start
-    afresh in each round, unless the client keeps them.
+    m' = m / (1 - beta1^t) and v' = v / (1 - beta2^t) after t steps: the same maths as `torch.optim.Adam`. m, v and t
+    start afresh in each round, unless the client keeps them.
 
     Args:
         lr: learning rate, or a schedule of it: `decay(0.1, 0.995)`.
@@ -39,7 +39,8 @@ def adam(lr: Rate = 1e-3, beta1: Decay = 0.9, beta2: Decay = 0.999, epsilon: Pos
 
     def fresh(params: Params) -> Tree:
         first = next(iter(params.values()))
-        return {"m": zeros_like(params), "v": zeros_like(params), "t": torch.zeros((), dtype=first.dtype, device=first.device)}
+        return {"m": zeros_like(params), "v": zeros_like(params),
+                "t": torch.zeros((), dtype=first.dtype, device=first.device)}
 
     def keep(model: ModelState) -> Tree:
         return fresh(model.params) if keep_state else ()

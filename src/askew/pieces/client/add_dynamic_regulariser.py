@@ -16,9 +16,10 @@ from askew.core.tensors import ModelState, Params, Tree, zeros_like
 def add_dynamic_regulariser(alpha: Positive) -> OnGradient:
     """gradient <- gradient - h_k + alpha (w - w_t);  after the round  h_k <- h_k - alpha (w_k - w_t).
 
-    h_k is the client's gradient at its last solution, which it keeps; at first 0. The paper solves for w_k exactly; here, as in its
-    authors' program, the client takes its local steps. That program also divides alpha by the client's examples over the mean of
-    all clients' (large clients are held less), and clips gradients at 10; here alpha is the same for all, as printed.
+    h_k is the client's gradient at its last solution, which it keeps; at first 0. The paper solves for w_k exactly;
+    here, as in its authors' program, the client takes its local steps. That program also divides alpha by the client's
+    examples over the mean of all clients' (large clients are held less), and clips gradients at 10; here alpha is the
+    same for all, as printed.
 
     Args:
         alpha: strength; the server's `correct_dynamically` must have the same.

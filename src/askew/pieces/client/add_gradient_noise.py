@@ -29,6 +29,7 @@ def add_gradient_noise(std: NonNegative) -> OnGradient:
     def update(u: Params, state: Tree, ctx: ClientContext) -> tuple[Params, Tree]:
         # One draw for all tensors: drawing takes some twenty operations, which many small tensors would repeat.
         drawn = rng.normal(ctx.key, sum(g.numel() for g in u.values())).split([g.numel() for g in u.values()])
-        return {name: g + std * z.view(g.shape).to(g.dtype) for (name, g), z in zip(u.items(), drawn, strict=True)}, state
+        return {name: g + std * z.view(g.shape).to(g.dtype)
+                for (name, g), z in zip(u.items(), drawn, strict=True)}, state
 
     return OnGradient(update)

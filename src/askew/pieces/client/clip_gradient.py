@@ -1,9 +1,9 @@
 """Gradients that are too long are shortened: training without normalisation layers can explode otherwise.
 
 References:
-    Pascanu, Mikolov and Bengio 2013, On the difficulty of training recurrent neural networks, algorithm 1. ozdayi2020 does
-    not mention it; a related program of its authors (TinfoilHat0/Defending-Against-Backdoors-with-Robust-Learning-Rate)
-    clips to 10, "to prevent exploding gradients".
+    Pascanu, Mikolov and Bengio 2013, On the difficulty of training recurrent neural networks, algorithm 1. ozdayi2020
+    does not mention it; a related program of its authors
+    (TinfoilHat0/Defending-Against-Backdoors-with-Robust-Learning-Rate) clips to 10, "to prevent exploding gradients".
 """
 
 from __future__ import annotations

@@ -16,9 +16,9 @@ from askew.core.tensors import Tree, norm
 def clip_update(length: Positive) -> ClientPiece:
     """u <- u min(1, length / ||u||), the norm over all weights together; once per round, on what the client sends.
 
-    The paper's algorithm clips after each local step as well (`project_to_ball(length, "start")` does); what is sent is as short
-    either way. Pieces behind this one must not make the update longer. Buffers (BatchNorm statistics) are not clipped: with
-    them nothing is private.
+    The paper's algorithm clips after each local step as well (`project_to_ball(length, "start")` does); what is sent is
+    as short either way. Pieces behind this one must not make the update longer. Buffers (BatchNorm statistics) are not
+    clipped: with them nothing is private.
 
     Args:
         length: S of the paper.

@@ -1,7 +1,8 @@
 """Quantised uploads: what a client sends has few bits per weight.
 
 References:
-    fedcd2020, sections 2 and 3.4: models are compressed on devices and at the server. It does not print how; its authors'
+    fedcd2020, sections 2 and 3.4: models are compressed on devices and at the server. It does not print how; its
+    authors'
     notebook rounds at random, on devices only: `quantize_at_random`.
 """
 
@@ -23,8 +24,8 @@ def quantize(bits: Annotated[int, Bounds(2, 32)] = 8, what: Literal["model", "up
 
         step = max|w| / (2^(bits - 1) - 1),   w <- step * round(w / step)
 
-    The error of a weight is at most half a step, and the same in every round: what is trained in a round and is less than
-    half a step is rounded away again.
+    The error of a weight is at most half a step, and the same in every round: what is trained in a round and is less
+    than half a step is rounded away again.
 
     Args:
         bits: 2 to 31; 32 sends floats as they are.
@@ -46,7 +47,8 @@ def quantize(bits: Annotated[int, Bounds(2, 32)] = 8, what: Literal["model", "up
         return {**message, "update": subtract(to_nearest(add(ctx.start, u), bits), ctx.start)}, kept
 
     def check(plan: Plan) -> None:
-        if changing := [p.name for p in plan.after if isinstance(p, ClientPiece) and p.end is not ClientPiece.end and p.payload is None]:
+        if changing := [p.name for p in plan.after if isinstance(p, ClientPiece) and p.end is not ClientPiece.end
+                        and p.payload is None]:
             raise AskewError(f"quantize must come last: what {changing[0]} adds behind it would not be on its grid")
 
     return ClientPiece(end=end, payload=lambda model: bytes_of(model, bits), check=check)

@@ -2,8 +2,8 @@
 
 References:
     fedcd2020, section 3.4; the authors' notebook (jessijzhao/FedCD), `dorefa_g`: on devices only, after local training.
-    Zhou et al. 2016, "DoReFa-Net: Training Low Bitwidth Convolutional Neural Networks with Low Bitwidth Gradients", where
-    it quantises gradients.
+    Zhou et al. 2016, "DoReFa-Net: Training Low Bitwidth Convolutional Neural Networks with Low Bitwidth Gradients",
+    where it quantises gradients.
 """
 
 from __future__ import annotations
@@ -68,8 +68,10 @@ def quantize_at_random(bits: Annotated[int, Bounds(1, 32)] = 8) -> ClientPiece:
         trained = {name: ctx.start[name] + u[name] for name in grids}
         scales = {name: trained[name].abs().amax() for name in dict.fromkeys(grids.values())}
         # One draw per tensor: once per round its operations cost little, and the memory is that of the largest tensor.
-        sent = {name: rounded(trained[name], scales[grid], rng.fold(ctx.key, i)) for i, (name, grid) in enumerate(grids.items())}
-        return {**message, "update": {name: sent[name] - ctx.start[name] if name in sent else v for name, v in u.items()}}, kept
+        sent = {name: rounded(trained[name], scales[grid], rng.fold(ctx.key, i))
+                for i, (name, grid) in enumerate(grids.items())}
+        return {**message,
+                "update": {name: sent[name] - ctx.start[name] if name in sent else v for name, v in u.items()}}, kept
 
     def payload(model: Mapping[str, Tensor]) -> int:
         weights = {name: model[name] for name in _grids(model).values()}
@@ -91,5 +93,6 @@ def _grids(model: Mapping[str, Tensor]) -> dict[str, str]:
     the weights of a convolution or dense layer, as it is in the authors' network. An embedding, which the notebook
     would leave alone, is taken for one too.
     """
-    beside = {name: name.removesuffix("bias") + "weight" if name.endswith("bias") else name for name in model}  # fc.bias -> fc.weight
+    # fc.bias -> fc.weight
+    beside = {name: name.removesuffix("bias") + "weight" if name.endswith("bias") else name for name in model}
     return {name: weight for name, weight in beside.items() if weight in model and model[weight].ndim >= 2}

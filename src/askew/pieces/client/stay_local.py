@@ -1,8 +1,9 @@
-"""Tensors that stay at the client: everyone has their own normalisation layers (FedBN) or their own last layers (FedPer).
+"""Tensors that stay at the client: everyone has their own normalisation layers (FedBN) or their own last layers
+(FedPer).
 
 References:
-    Arivazhagan et al. 2019, "Federated Learning with Personalization Layers" (FedPer); Li et al. 2021, "FedBN: Federated Learning
-    on Non-IID Features via Local Batch Normalization".
+    Arivazhagan et al. 2019, "Federated Learning with Personalization Layers" (FedPer); Li et al. 2021, "FedBN:
+    Federated Learning on Non-IID Features via Local Batch Normalization".
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ _FIRST = "at first: "  # in memory, before the names of buffers as the run began
 def stay_local(names: Sequence[str]) -> ClientPiece:
     """Weights and buffers whose names match one of some patterns are each client's own, and never leave it.
 
-    A client's round begins with its own. In their place it sends an update of 0 and the buffers that the run began with, so
-    that the server's stay as they are. A client that has not taken part yet has those that the run began with. Devices are
-    judged with their own.
+    A client's round begins with its own. In their place it sends an update of 0 and the buffers that the run began
+    with, so that the server's stay as they are. A client that has not taken part yet has those that the run began with.
+    Devices are judged with their own.
 
     Args:
         names: patterns such as `fc2.*` or `*bn*`, as in file names.
@@ -59,6 +60,7 @@ def stay_local(names: Sequence[str]) -> ClientPiece:
         update = {name: torch.zeros_like(u) if name in kept else u for name, u in message["update"].items()}
         # Buffers are sent as they are, not as changes: those of the start take the place of this client's.
         buffers = {name: kept.get(_FIRST + name, v) for name, v in message["buffers"].items()}
-        return {**message, "update": update, "buffers": buffers}, {name: trained.get(name, v) for name, v in kept.items()}
+        return {**message, "update": update, "buffers": buffers}, {name: trained.get(name, v)
+                                                                   for name, v in kept.items()}
 
     return ClientPiece(keep=keep, enter=enter, end=end)

@@ -17,16 +17,17 @@ from askew.core.registry import piece
 def binary_cross_entropy() -> Objective:
     r"""$-\frac{1}{L} \sum_{l=1}^{L} y_l \log p_l + (1 - y_l) \log (1 - p_l)$ with $p_l = 1 / (1 + e^{-o_l})$.
 
-    Judged by `label_accuracy`, the share of an example's labels that are right ($o_l > 0$ says that l is there): it moves
-    with every label that is learnt, whatever L is. `exact_match`, whether all are right, stands beside it; it is 0 for long
+    Judged by `label_accuracy`, the share of an example's labels that are right ($o_l > 0$ says that l is there): it
+    moves with every label that is learnt, whatever L is. `exact_match`, whether all are right, stands beside it; it is
+    0 for long
     where labels are many. Where labels are rare, both are high for a model that never names one: look at the loss, too.
 
     Returns:
         An objective for outputs [B, L] and labels [B, L] of 0 and 1.
 
     Example:
-        Outputs (0, log 3) are p = (1/2, 3/4); of labels (1, 0) the loss is (log 2 + log 4) / 2 = 1.5 log 2 = 1.0397. The
-        first is not named (p is not above 1/2), the second is: none is right.
+        Outputs (0, log 3) are p = (1/2, 3/4); of labels (1, 0) the loss is (log 2 + log 4) / 2 = 1.5 log 2 = 1.0397.
+        The first is not named (p is not above 1/2), the second is: none is right.
 
         >>> output, target = torch.tensor([[0.0, torch.tensor(3.0).log()]]), torch.tensor([[1.0, 0.0]])
         >>> binary_cross_entropy().losses(output, target), binary_cross_entropy().measures(output, target)["label_accuracy"]
@@ -40,5 +41,5 @@ def binary_cross_entropy() -> Objective:
         right = (output > 0) == (target > 0.5)
         return {"label_accuracy": right.float().mean(dim=1), "exact_match": right.all(dim=1)}
 
-    return Objective(losses, measures, headline="label_accuracy", higher_is_better=True, is_share=True, targets="labels",
-                     output_shape=lambda target, outputs: target)
+    return Objective(losses, measures, headline="label_accuracy", higher_is_better=True, is_share=True,
+                     targets="labels", output_shape=lambda target, outputs: target)

@@ -1,8 +1,8 @@
 """One class per example: the objective of classification.
 
 References:
-    Good 1952, "Rational Decisions" (the logarithmic score); Szegedy et al. 2016, "Rethinking the Inception Architecture",
-    section 7 (label smoothing).
+    Good 1952, "Rational Decisions" (the logarithmic score); Szegedy et al. 2016, "Rethinking the Inception
+    Architecture", section 7 (label smoothing).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def cross_entropy(label_smoothing: Decay = 0.0) -> Objective:
     r"""$-\sum_c q_c \log p_c$ with $p = \mathrm{softmax}(o)$ and $q_c = (1 - s) [c = y] + s / C$.
 
     Args:
-        label_smoothing: s, the weight that is spread over all C classes; 0 leaves $-\log p_y$. It counts in the recorded
-            loss, too.
+        label_smoothing: s, the weight that is spread over all C classes; 0 leaves $-\log p_y$. It counts in the
+            recorded loss, too.
 
     Returns:
         An objective for outputs [B, C] and classes [B], judged by `accuracy`: whether the largest output is the class.
@@ -40,7 +40,7 @@ def cross_entropy(label_smoothing: Decay = 0.0) -> Objective:
         return {"accuracy": output.argmax(dim=1) == target}
 
     return Objective(
-        losses=partial(F.cross_entropy, reduction="none", label_smoothing=label_smoothing), measures=measures, headline="accuracy",
-        higher_is_better=True, is_share=True, targets="classes", output_shape=lambda target, outputs: (outputs,),
-        mean=partial(F.cross_entropy, label_smoothing=label_smoothing),
+        losses=partial(F.cross_entropy, reduction="none", label_smoothing=label_smoothing), measures=measures,
+        headline="accuracy", higher_is_better=True, is_share=True, targets="classes",
+        output_shape=lambda target, outputs: (outputs,), mean=partial(F.cross_entropy, label_smoothing=label_smoothing),
     )

@@ -18,8 +18,9 @@ def mean_squared_error() -> Objective:
     r"""$\frac{1}{d} \sum_{j=1}^{d} (o_j - y_j)^2$, the mean over an example's d numbers.
 
     Returns:
-        An objective for outputs [B, d] and numbers [B, d], judged by `mean_squared_error`, where less is better; beside it
-        `mean_absolute_error`, in the unit of the targets. Scale targets to about 1 before, or lower the learning rate.
+        An objective for outputs [B, d] and numbers [B, d], judged by `mean_squared_error`, where less is better; beside
+        it `mean_absolute_error`, in the unit of the targets. Scale targets to about 1 before, or lower the learning
+        rate.
 
     Example:
         Outputs (1, 5) for targets (0, 3): (1 + 4) / 2 = 2.5; apart by (1 + 2) / 2 = 1.5.
@@ -33,6 +34,8 @@ def mean_squared_error() -> Objective:
         return F.mse_loss(output, target.to(output.dtype), reduction="none").mean(dim=1)
 
     def measures(output: Tensor, target: Tensor) -> dict[str, Tensor]:
-        return {"mean_squared_error": losses(output, target), "mean_absolute_error": (output - target).abs().mean(dim=1)}
+        return {"mean_squared_error": losses(output, target),
+                "mean_absolute_error": (output - target).abs().mean(dim=1)}
 
-    return Objective(losses, measures, headline="mean_squared_error", targets="numbers", output_shape=lambda target, outputs: target)
+    return Objective(losses, measures, headline="mean_squared_error", targets="numbers",
+                     output_shape=lambda target, outputs: target)

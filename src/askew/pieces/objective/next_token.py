@@ -1,8 +1,8 @@
 """The next token at every place of a sequence: language models.
 
 References:
-    McMahan et al. 2017, section 3 (next-character and next-word models); Reddi et al. 2021, "Adaptive Federated Optimization",
-    appendix C.3 (Stack Overflow next-word prediction).
+    McMahan et al. 2017, section 3 (next-character and next-word models); Reddi et al. 2021, "Adaptive Federated
+    Optimization", appendix C.3 (Stack Overflow next-word prediction).
 """
 
 from __future__ import annotations
@@ -19,20 +19,22 @@ from askew.core.targets import PADDING
 def next_token(ignore: int = PADDING) -> Objective:
     r"""$-\frac{1}{T'} \sum_{t : y_t \ne \text{ignore}} \log p_t(y_t)$ with $p_t = \mathrm{softmax}(o_t)$.
 
-    The mean is taken over the T' places of an example that count, then over examples: a short sequence weighs as much as a
-    long one (torch's `cross_entropy` over all places of a batch weighs places alike instead). An example with no such place
-    has a loss of 0.
+    The mean is taken over the T' places of an example that count, then over examples: a short sequence weighs as much
+    as a long one (torch's `cross_entropy` over all places of a batch weighs places alike instead). An example with no
+    such place has a loss of 0.
 
     Args:
         ignore: the token of places that do not count, such as padding; -100 is torch's own.
 
     Returns:
-        An objective for outputs [B, T, V] (place before vocabulary, as a linear layer behind a recurrent or attention layer
-        gives them) and tokens [B, T], judged by `token_accuracy`: the share of places that count at which the largest output
-        is the token. The targets are the inputs moved on by one place; the data say so, nothing is moved here.
+        An objective for outputs [B, T, V] (place before vocabulary, as a linear layer behind a recurrent or attention
+        layer gives them) and tokens [B, T], judged by `token_accuracy`: the share of places that count at which the
+        largest output is the token. The targets are the inputs moved on by one place; the data say so, nothing is moved
+        here.
 
     Example:
-        Over two tokens, outputs (0, 0) and (0, log 3): token 1 has -log(1/2) = 0.6931 and -log(3/4) = 0.2877, in the mean
+        Over two tokens, outputs (0, 0) and (0, log 3): token 1 has -log(1/2) = 0.6931 and -log(3/4) = 0.2877, in the
+        mean
         0.4904. Of two equal outputs the first is taken: one of two is right. With the second place as padding, 0.6931.
 
         >>> output = torch.tensor([[[0.0, 0.0], [0.0, torch.tensor(3.0).log()]]])
@@ -53,5 +55,5 @@ def next_token(ignore: int = PADDING) -> Objective:
         right = (output.argmax(dim=2) == target) & (target != ignore)
         return {"token_accuracy": mean(right.float(), target)}
 
-    return Objective(losses, measures, headline="token_accuracy", higher_is_better=True, is_share=True, targets="tokens",
-                     output_shape=lambda target, outputs: (*target, outputs))
+    return Objective(losses, measures, headline="token_accuracy", higher_is_better=True, is_share=True,
+                     targets="tokens", output_shape=lambda target, outputs: (*target, outputs))

@@ -44,8 +44,8 @@ def clone_and_delete(milestones: Sequence[int] = (5, 15, 25, 30), window: int = 
       - Before `window` rounds have passed, the mean is over those there are; a clone's window starts empty, so that
         its 1 - c_m counts for one round.
       - At the first milestone c = 1, so that clones start with score 0. The scores a device sends carry noise
-        ("with some randomization"; std 0.01 in the authors' notebook), are cut off just above 0 and normalised: it is this
-        noise that makes the first clones differ.
+        ("with some randomization"; std 0.01 in the authors' notebook), are cut off just above 0 and normalised: it is
+        this noise that makes the first clones differ.
       - "Best model" is judged by the scores that accuracies gave, not by those of clones that nobody has tried yet.
 
     Scores lie in arrays [clients, models] of the models that live, so that 100,000 clients cost no loop over them; sums

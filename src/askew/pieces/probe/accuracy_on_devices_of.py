@@ -37,7 +37,8 @@ def accuracy_on_devices_of(population: str) -> Probe:
 
     def read(setting: Setting, round: Round, state: Any, gathered: Any) -> tuple[Mapping[str, Any], Any]:
         if not drawn:
-            drawn.append(registry.build("partition", population, source=Source.of(setting.data), seed=setting.population.seed))
+            drawn.append(registry.build("partition", population, source=Source.of(setting.data),
+                                        seed=setting.population.seed))
         labels = setting.data.test.y.cpu().numpy()
         right = (setting.predict(round.evaluated or round.after, setting.data.test.x) == setting.data.test.y).cpu().numpy()
         totals = np.bincount(labels, minlength=setting.data.num_classes)

@@ -24,10 +24,12 @@ from askew.core.tensors import Params, Tree
 def add_noise(multiplier: NonNegative, length: Positive) -> ServerPiece:
     """u <- u + sigma z with z ~ N(0, I) and sigma = multiplier length / |S|, fresh in each round.
 
-    S are the clients of the round; `length` is that of their `clip_update`. The mean before it must be `mean("uniform")`: then no
-    client's part of it is longer than length / |S|. What this promises is in `askew.privacy`.
+    S are the clients of the round; `length` is that of their `clip_update`. The mean before it must be
+    `mean("uniform")`: then no client's part of it is longer than length / |S|. What this promises is in
+    `askew.privacy`.
 
-    The paper draws each client by itself and divides by the number that is expected; here a round has a set of fixed size.
+    The paper draws each client by itself and divides by the number that is expected; here a round has a set of fixed
+    size.
 
     Args:
         multiplier: z of the paper: noise in units of what one client can do; 0 adds none.
@@ -44,7 +46,8 @@ def add_noise(multiplier: NonNegative, length: Positive) -> ServerPiece:
     def update(u: Params, state: Tree, ctx: ServerContext) -> tuple[Params, Tree]:
         sigma = multiplier * length / len(ctx.cohort)
         drawn = rng.normal(ctx.key, sum(v.numel() for v in u.values())).split([v.numel() for v in u.values()])
-        return {name: v + sigma * z.view(v.shape).to(v.dtype) for (name, v), z in zip(u.items(), drawn, strict=True)}, state
+        return {name: v + sigma * z.view(v.shape).to(v.dtype)
+                for (name, v), z in zip(u.items(), drawn, strict=True)}, state
 
     def check(plan: Plan) -> None:
         """What would void the promise."""
@@ -84,7 +87,8 @@ def _reads_cohort(server_piece: ServerPiece) -> bool:
     model = {"w": torch.ones(2)}
     closed: Any = _Closed()
     try:
-        server_piece.update(model, server_piece.init(model), ServerContext(model, 0, 1, rng.key(0, "trial"), closed, lambda params, epochs: params))
+        server_piece.update(model, server_piece.init(model),
+                            ServerContext(model, 0, 1, rng.key(0, "trial"), closed, lambda params, epochs: params))
     except PermissionError:
         return True
     except Exception:  # it wants other tensors than these: of its statistics it must have told

@@ -16,8 +16,8 @@ from askew.core.tensors import Params, Tree, zeros_like
 def correct_dynamically(alpha: Positive) -> ServerPiece:
     """h <- h - alpha (|S| / N) u;  update: u - h / alpha, where u is the clients' unweighted mean update.
 
-    S are the clients of the round, N all of the federation. It stands behind `mean("uniform")`. The authors' program judges the
-    plain mean of the models; here the corrected model, which the clients are sent, is judged.
+    S are the clients of the round, N all of the federation. It stands behind `mean("uniform")`. The authors' program
+    judges the plain mean of the models; here the corrected model, which the clients are sent, is judged.
 
     Args:
         alpha: as in the clients' `add_dynamic_regulariser`.

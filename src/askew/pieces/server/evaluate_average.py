@@ -33,4 +33,5 @@ def evaluate_average() -> ServerPiece:
     def update(u: Params, state: Tree, ctx: ServerContext) -> tuple[Params, Tree]:
         return u, add(ctx.params, ctx.cohort.mean)
 
-    return ServerPiece(update, init=lambda params: params, view=lambda params, average: average, watches=True, check=check)
+    return ServerPiece(update, init=lambda params: params, view=lambda params, average: average, watches=True,
+                       check=check)

@@ -1,7 +1,8 @@
 """FedExP: a server rate that grows when the clients' updates cancel.
 
 References:
-    Jhunjhunwala, Wang and Joshi 2023, "FedExP: Speeding Up Federated Averaging via Extrapolation", algorithm 1, eq. (2).
+    Jhunjhunwala, Wang and Joshi 2023, "FedExP: Speeding Up Federated Averaging via Extrapolation", algorithm 1, eq.
+    (2).
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from askew.core.tensors import Params, Tree, norm
 def extrapolate(epsilon: NonNegative = 1e-3) -> ServerPiece:
     """u <- eta u with eta = max(1, sum_k a_k ||u_k||^2 / (2 (||u||^2 + epsilon))).
 
-    The weights a_k are those of the mean (the paper's are equal; its authors' program weighs by examples). That program also
-    multiplies epsilon by the number of clients, and shrinks it with the clients' rate; here it is as printed. The paper judges
-    the average of the last two models; here the model itself is judged.
+    The weights a_k are those of the mean (the paper's are equal; its authors' program weighs by examples). That program
+    also multiplies epsilon by the number of clients, and shrinks it with the clients' rate; here it is as printed. The
+    paper judges the average of the last two models; here the model itself is judged.
 
     Args:
         epsilon: keeps the rate small where the mean update vanishes.

@@ -24,8 +24,9 @@ def momentum(beta: Decay = 0.9, nesterov: bool = False) -> ServerPiece:
 
     ozdayi2020's eq. (3) is printed "w = v + eta w"; it is read as w <- w + eta v, for which `scale` may follow.
 
-    Where a piece before it wants the model to stay as it is (`ctx.still`: fednnnn2020 with N nearly 0), the update is 0.
-    The paper does not say what then becomes of d; "return w_t as is" is read as leaving the whole step out, so that v stays.
+    Where a piece before it wants the model to stay as it is (`ctx.still`: fednnnn2020 with N nearly 0), the update is
+    0. The paper does not say what then becomes of d; "return w_t as is" is read as leaving the whole step out, so that
+    v stays.
 
     Args:
         beta: how much of the past is kept, in [0, 1); 0 leaves the update as it is.

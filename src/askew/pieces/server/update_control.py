@@ -33,5 +33,5 @@ def update_control() -> ServerPiece:
         share, change = len(ctx.cohort) / ctx.clients, ctx.cohort[_CHANGE]
         return u, {name: c + share * change[name] for name, c in state.items()}
 
-    return ServerPiece(update, zeros_like, needs=[_CHANGE], broadcast=lambda control: {"control": control}, sends=["control"],
-                       wants=["control"], watches=True)
+    return ServerPiece(update, zeros_like, needs=[_CHANGE], broadcast=lambda control: {"control": control},
+                       sends=["control"], wants=["control"], watches=True)

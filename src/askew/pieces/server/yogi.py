@@ -43,7 +43,8 @@ def yogi(lr: PositiveRate = 0.1, beta1: Decay = 0.9, beta2: Decay = 0.99, tau: P
 
     def update(u: Params, state: Tree, ctx: ServerContext) -> tuple[Params, Tree]:
         m = {name: beta1 * state["m"][name] + (1 - beta1) * x for name, x in u.items()}
-        v = {name: state["v"][name] - (1 - beta2) * x.square() * (state["v"][name] - x.square()).sign() for name, x in u.items()}
+        v = {name: state["v"][name] - (1 - beta2) * x.square() * (state["v"][name] - x.square()).sign()
+             for name, x in u.items()}
         rate = value_at(lr, ctx.round)
         return {name: rate * m[name] / (v[name].sqrt() + tau) for name in u}, {"m": m, "v": v}
 

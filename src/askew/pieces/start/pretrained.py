@@ -38,7 +38,8 @@ def pretrained(path: str) -> Start:
         with torch.no_grad():
             for name, old in task.frozen.items():
                 old.copy_(tensors[name])  # the network's own: they are no part of what is trained
-        fill = {name: tensors[name].to(old.device, old.dtype) for name, old in {**fresh.params, **fresh.buffers}.items()}
+        fill = {name: tensors[name].to(old.device, old.dtype)
+                for name, old in {**fresh.params, **fresh.buffers}.items()}
         return ModelState({name: fill[name] for name in fresh.params}, {name: fill[name] for name in fresh.buffers})
 
     return Start(make)

@@ -20,7 +20,8 @@ from askew.core.tensors import ModelState
 @piece("start")
 def warm_up(until: float = 0.6, epochs: int = 100, on: Literal["server", "everyone"] = "server",
             batch_size: int | None = None) -> Start:
-    """Train at the server before the first round, until a test accuracy (the objective's headline) or for a number of epochs.
+    """Train at the server before the first round, until a test accuracy (the objective's headline) or for a number of
+    epochs.
 
     Args:
         until: stop when the test accuracy reaches this (zhao2018: about 0.6 on CIFAR-10); 1 trains all epochs.

@@ -29,7 +29,8 @@ class MeanPerStep(Statistic):
             senders: Senders) -> tuple[Params, Tensor, Tensor]:
         examples, walk = senders.examples.double(), self.walk(senders.steps.double())
         weights = examples / walk
-        sums = {name: torch.tensordot(weights.to(u.device), u.double(), dims=1) for name, u in message["update"].items()}
+        sums = {name: torch.tensordot(weights.to(u.device), u.double(), dims=1)
+                for name, u in message["update"].items()}
         part = sums, (examples * walk).sum(), examples.sum()
         return part if total is None else self.merge(total, part)
 
