@@ -20,7 +20,8 @@ COMPILED = range(0, 200, 20) if LONG and COMPILES else ()  # to compile takes ma
 def check(number, forms):
     """Small rates and few steps, so that training is not chaotic: an update is then nearly a sum of gradients at the
     start, and rounding in it is not fed back into the next ones. What is left agrees to 1e-3 of each tensor's length,
-    most to 1e-5.""" made = case(number)
+    most to 1e-5."""
+    made = case(number)
     with torch.random.fork_rng(devices=[]):
         try:
             task = made.task()
