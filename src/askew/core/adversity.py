@@ -21,7 +21,7 @@ from torch import Tensor
 
 from askew.core import rng
 from askew.core.client_piece import Message
-from askew.core.errors import AskewError
+from askew.core.errors import AskewError, shown
 from askew.core.registry import Spec
 
 if TYPE_CHECKING:
@@ -61,6 +61,14 @@ class AdversityContext:
                    rng.key(recipe.seed, f"adversity {at}", round), rng.key(recipe.seed, f"lasting adversity {at}"))
 
 
+def mask_of(where: str, value: Any, length: int) -> Tensor:
+    """[K] true and false, as a piece must give them: nothing else is read as one."""
+    if not isinstance(value, Tensor) or value.dtype != torch.bool or tuple(value.shape) != (length,):
+        form = f"{value.dtype} of shape {tuple(value.shape)}" if isinstance(value, Tensor) else shown(value)
+        raise AskewError(f"{where} must give one true or false per client, a bool tensor of shape ({length},), not {form}")
+    return value
+
+
 def _nothing_to_measure(ctx: AdversityContext, gone: Tensor) -> Mapping[str, float]:
     return {}
 
@@ -92,6 +100,21 @@ class Adversity:
     measure: Callable[[AdversityContext, Tensor], Mapping[str, float]] = _nothing_to_measure
     check: Callable[[AdversityContext], None] = _no_objection
     spec: Spec | None = None
+
+    def __post_init__(self) -> None:
+        does = [name for name in ("reason", "spoil", "relabel") if getattr(self, name) is not None]
+        if len(does) != 1:
+            raise AskewError(f"an adversity has one of reason, spoil and relabel, not {' and '.join(does) or 'none'}")
+        if self.reason is not None and not (isinstance(self.reason, str) and self.reason.isidentifier()):
+            raise AskewError(f"an adversity's reason is one word, such as dropped_out, not {shown(self.reason)}")
+
+    def strikes(self, ctx: AdversityContext) -> Tensor:
+        """[K] whom it strikes."""
+        return mask_of(f"adversity {self.name}: struck", self.struck(ctx), len(ctx.clients))
+
+    @property
+    def name(self) -> str:
+        return self.spec.name if self.spec else "of your own"
 
 
 @dataclass(frozen=True)

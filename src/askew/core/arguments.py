@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import math
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,6 +23,7 @@ from askew.core.errors import AskewError, shown
 
 F = TypeVar("F", bound=Callable[..., Any])
 WIDEST = 2**63  # whole numbers go into tensors of int64 sooner or later
+LARGEST_FLOAT = torch.finfo(torch.float32).max  # weights are float32, and so are the numbers that meet them
 _HINTS: dict[Any, dict[str, Any]] = {}
 _NAMES = {torch.Tensor: "a tensor", np.ndarray: "an array", Path: "a path", type(None): "nothing"}
 
@@ -78,6 +80,8 @@ def accepted(where: str, value: Any, hint: Any, tensors: bool = False) -> Any:
             raise AskewError(f"{where} {bounds.objection(value)}, got {shown(value)}")
     if not fits(value, hint):
         raise AskewError(f"{where} must be {hint_name(hint)}, not {shown(value)}")
+    if isinstance(value, float) and LARGEST_FLOAT < abs(value) < math.inf:
+        raise AskewError(f"{where} must be a number of 32 bits, at most 3.4e38, not {shown(value)}")
     if isinstance(value, int) and not -WIDEST <= value < WIDEST:
         raise AskewError(f"{where} must be a number of 64 bits, not {shown(value)}")
     return value
@@ -190,5 +194,5 @@ def _plain(value: Any, hint: Any) -> Any:
             items = [_plain(item, inner[0]) for item in value]
             return tuple(items) if origin is tuple else items
         if isinstance(value, Mapping) and origin is Mapping:
-            return {key: _plain(item, inner[-1]) for key, item in value.items()}
+            return {_plain(key, inner[0]): _plain(item, inner[-1]) for key, item in value.items()}
     return value

@@ -254,7 +254,7 @@ def _as_specs(name: str, value: Any) -> Any:
     if name == "population":
         return PopulationSpec.of(value)
     if name in LIST_FIELDS:
-        if not isinstance(value, list | tuple | np.ndarray):
+        if not isinstance(value, list | tuple | np.ndarray) or (isinstance(value, np.ndarray) and value.ndim == 0):
             value = [value]
         return tuple(one(item) for item in value)
     return one(value)

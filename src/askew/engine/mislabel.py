@@ -41,7 +41,11 @@ def mislabelled(recipe: Recipe, adversities: Sequence[Adversity], population: Po
         assert adversity.relabel is not None
         ctx = AdversityContext.of(recipe, population, at)
         keys = rng.fold(rng.fold(ctx.lasting_key, owner), index)
-        labels = torch.where(adversity.struck(ctx)[owner], adversity.relabel(labels, keys, data.num_classes), labels)
+        new = adversity.relabel(labels, keys, data.num_classes)
+        if not isinstance(new, torch.Tensor) or new.shape != labels.shape or not 0 <= int(new.min()) <= int(new.max()) < data.num_classes:
+            raise AskewError(f"adversity {adversity.name}: relabel must give one class in 0..{data.num_classes - 1} for each "
+                             "of the labels that it was given")
+        labels = torch.where(adversity.strikes(ctx)[owner], new, labels)
     wrong = (labels != true).nonzero().flatten()
     x, y = data.train.x, data.train.y
     examples = Examples(torch.cat([x, x[index[wrong].to(x.device)]]), torch.cat([y, labels[wrong].to(y.device)]))

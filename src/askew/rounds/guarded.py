@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
+from askew.core.adversity import mask_of
 from askew.core.cohort import squared_lengths
 from askew.core.compat import tree_leaves
+from askew.core.errors import AskewError, shown
 from askew.engine.protocol import Chunk, Job
 from askew.engine.schedule import ToHost
 from askew.rounds.gather import Gathering
@@ -38,8 +40,12 @@ def _judged(gathering: Gathering, jobs: Sequence[Job], lengths: Tensor) -> Tenso
         mine = torch.tensor([i for i, job in enumerate(jobs) if job.model == number])
         for guard in gathering.task.guards:  # each judges what those before it have let pass
             here = mine[inside[mine]]
-            for reason, refused in guard.refuses(lengths[here]).items():
-                out = here[refused & inside[here]].tolist()
+            where = f"guard {guard.spec.name if guard.spec else 'of your own'}"
+            refusals = guard.refuses(lengths[here])
+            if not isinstance(refusals, Mapping):
+                raise AskewError(f"{where}: refuses must give masks by reason, not {shown(refusals)}")
+            for reason, refused in refusals.items():
+                out = here[mask_of(f"{where}: {reason}", refused, len(here)) & inside[here]].tolist()
                 inside[out] = False
                 gathering.left_out.setdefault(reason, []).extend(jobs[i].client for i in out)
     return inside

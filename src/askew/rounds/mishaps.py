@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from askew.core.adversity import AdversityContext
-from askew.core.compat import tree_map
+from askew.core.compat import tree_flatten, tree_map
+from askew.core.errors import AskewError
 from askew.engine.protocol import Chunk
 from askew.engine.schedule import on_device
 from askew.engine.task import Task
@@ -28,8 +30,8 @@ def absent(task: Task, round: int, clients: Sequence[int]) -> tuple[dict[int, st
         if adversity.reason is None:
             continue
         ctx = AdversityContext.of(task.recipe, task.population, at, round, clients)
-        measured |= adversity.measure(ctx, gone)
-        struck = adversity.struck(ctx) & ~gone
+        measured |= adversity.measure(ctx, gone) or {}
+        struck = adversity.strikes(ctx) & ~gone
         reasons |= {clients[i]: adversity.reason for i in struck.nonzero().flatten().tolist()}
         gone = gone | struck
     return reasons, measured
@@ -41,13 +43,22 @@ def spoilt(task: Task, round: int, chunk: Chunk) -> Chunk:
         if adversity.spoil is None:
             continue
         clients = [job.client for job in chunk.jobs]
-        struck = adversity.struck(AdversityContext.of(task.recipe, task.population, at, round, clients))
+        struck = adversity.strikes(AdversityContext.of(task.recipe, task.population, at, round, clients))
         if struck.any():
             good = dict(chunk.message)
-            here = on_device(struck, chunk.losses.device)
-            message = tree_map(partial(_rows_where, here), adversity.spoil(good), good)
+            bad = adversity.spoil(tree_map(torch.clone, good))  # a copy: it may work in place
+            if _form(bad) != _form(good):
+                raise AskewError(f"adversity {adversity.name}: spoil must give a message of the form that it was given; "
+                                 "keep its names and shapes")
+            message = tree_map(partial(_rows_where, on_device(struck, chunk.losses.device)), bad, good)
             chunk = replace(chunk, message=message, squares=None)
     return chunk
+
+
+def _form(message: Any) -> Any:
+    """Names and shapes."""
+    leaves, names = tree_flatten(message)
+    return names, [tuple(v.shape) if isinstance(v, Tensor) else None for v in leaves]
 
 
 def _rows_where(mask: Tensor, one: Tensor, other: Tensor) -> Tensor:

@@ -30,6 +30,7 @@ from askew.engine.threads import threads_for, use_threads
 from askew.rounds.gather import Gathering, GlobalModel
 from askew.rounds.left_out import record_of as left_out_record
 from askew.rounds.mishaps import spoils
+from askew.rounds.record import RESERVED, plain_numbers
 from askew.rounds.round import begin, one_round
 
 Record = dict[str, Any]
@@ -80,6 +81,7 @@ class Simulation:
         rest = num_bytes(start.buffers)
         self._bytes_down = (task.server.payload or num_bytes)(start.params) + rest
         self._bytes_up = (task.client.payload or num_bytes)(start.params) + rest
+        self._taken = RESERVED | {task.objective.headline}
         self.memory = ClientMemory(task.client.keep, start)
 
     @property
@@ -182,7 +184,8 @@ class Simulation:
         record: Record = {"round": self.round + 1, "clients": len(gathering.clients),
                           "train_loss": float(loss) if gathering.lengths else None}
         if task.adversities or task.guards:
-            record |= left_out_record(gathering.left_out) | gathering.measured
+            record |= left_out_record(gathering.left_out)
+            record |= plain_numbers("adversity", gathering.measured, self._taken)
         for number, cohort in cohorts.items():
             record |= self._probe(number, cohort, after[number], gathering.observed[number])
         record |= {"bytes_down": len(gathering.asked) * self._bytes_down + gathering.bytes_shared,
@@ -292,6 +295,7 @@ class Simulation:
             states = self._probe_states[i]
             state = states[number] if number in states else probe.init(self._setting)
             values, states[number] = probe.read(self._setting, seen, state, gathered.get(i))
+            values = plain_numbers(f"probe {probe.spec.name if probe.spec else i}", values, self._taken)
             record |= {name if number == 0 else f"model {number}: {name}": value for name, value in values.items()}
         return record
 

@@ -168,7 +168,8 @@ def _folder_names(labels: Mapping[str, Any]) -> dict[str, str]:
     """`fedprox(mu=0.1)` -> `fedprox-mu=0.1`; names that become equal get a number."""
     names: dict[str, str] = {}
     for label in labels:
-        plain = re.sub(r"[^\w.=+]+", "-", label).strip("-")
-        taken = sum(name == plain or name.startswith(f"{plain}--") for name in names.values())
+        plain = re.sub(r"[^\w.=+]+", "-", label).strip("-.")[:80] or "method"
+        low = plain.casefold()  # some disks do not tell A from a
+        taken = sum(name.casefold() == low or name.casefold().startswith(f"{low}--") for name in names.values())
         names[label] = f"{plain}--{taken + 1}" if taken else plain
     return names

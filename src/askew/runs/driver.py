@@ -159,6 +159,7 @@ class _Course:
         self._starts: dict[Hashable, ModelState] = {}
         self.running: dict[int, Running] = {}
         self._errors: list[Exception] = []
+        self._engine_of: dict[int, str] = {}
 
     def run(self) -> None:
         for i, configuration in enumerate(self.configurations):
@@ -213,6 +214,9 @@ class _Course:
     def _fail(self, i: int, error: Exception) -> None:
         """An error broke a configuration off: keep how far it came."""
         configuration, kept = self.configurations[i], i in self.running
+        if isinstance(error, DivergedError) and kept:  # of a piece that found it out itself
+            self.leave(i, str(error))
+            return
         reason = first_line(error) if isinstance(error, AskewError) else f"{type(error).__name__}: {first_line(error)}"
         failed = Result(configuration.recipe, [], {}, 0.0, folder=configuration.path, failed=reason)
         try:
@@ -303,7 +307,9 @@ class _Course:
 
         def needs(i: int) -> tuple[str, str, str]:
             environment = self._earlier[i].environment if i in self._earlier else {}
-            name = self.means.engine if self.means.engine != "auto" else environment.get("engine") or choice(tasks[i])
+            name = self.means.engine
+            if name == "auto":  # what goes on keeps its engine, also alone where the others were stopped by an error
+                name = self._engine_of.setdefault(i, environment.get("engine") or choice(tasks[i]))
             # An engine has one network for all that it trains together: what is not trained must be alike.
             return name, environment.get("precision", self.means.precision), tasks[i].untrained
 

@@ -9,7 +9,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -21,9 +21,22 @@ MARKER = "askew.json"  # says that a folder is askew's, and what is in it
 RECIPE, METRICS, ENVIRONMENT = "recipe.toml", "metrics.jsonl", "environment.json"
 
 
+def check_apart(folders: Sequence[Path]) -> None:
+    """Refuse folders of which one is named twice, or lies in another."""
+    places = [Path(os.path.abspath(folder)) for folder in folders]
+    for place in places:
+        if places.count(place) > 1 or any(parent in places for parent in place.parents):
+            raise AskewError(f"folders: {str(place)!r} is named twice or lies in another of them; give each run its own")
+
+
 def check_free(path: Path, overwrite: bool = False) -> None:
     """Refuse a folder that holds a run, and, with `overwrite`, one that holds anything else."""
-    if not path.exists():
+    try:
+        there = path.exists()
+    except (OSError, ValueError) as error:  # a name that is too long, or has a null byte
+        raise AskewError(f"--out: {str(path)!r} cannot be a folder: {getattr(error, 'strerror', None) or error}; "
+                         "name another") from None
+    if not there:
         if path.is_symlink():
             raise AskewError(f"--out: {str(path)!r} is a link to nowhere; name another folder")
         parent = next(folder for folder in path.absolute().parents if folder.exists())

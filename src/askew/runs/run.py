@@ -9,7 +9,7 @@ from torch import nn
 
 from askew.core.arguments import checked
 from askew.core.dataset import Dataset
-from askew.core.errors import DivergedError
+from askew.core.errors import AskewError, DivergedError
 from askew.core.population import Population
 from askew.core.recipe import Recipe
 from askew.rounds.simulation import Record
@@ -50,6 +50,8 @@ def run(recipe: Recipe, *, data: Dataset | None = None, population: Population |
         (2, True)
     """
     if out is not None:
+        if not str(out):
+            raise AskewError("out: an empty name is no folder; name one, or leave it out")
         check_free(Path(out), overwrite)
     means = Means(engine, precision, device, data_dir, data, population, model,
                   checkpoint_every=Every.of(checkpoint_every))

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from askew.core.interrupt import shielded
+from askew.core.pool import MANY_CLIENTS
 from askew.core.recipe import Recipe
 from askew.rounds.left_out import totals
 from askew.rounds.simulation import Record, Simulation
@@ -127,7 +128,8 @@ def _summary(simulation: Simulation, records: Sequence[Record], seconds: float, 
         summary["dropped"] = dropped
     if len(simulation.models) > 1:
         summary["models"] = sorted(simulation.models)
-        summary["choice"] = list(simulation.task.pool.choice(simulation.pool_state))
+        if simulation.task.num_clients <= MANY_CLIENTS:
+            summary["choice"] = list(simulation.task.pool.choice(simulation.pool_state))
     return summary
 
 

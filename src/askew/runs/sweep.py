@@ -14,6 +14,7 @@ from askew.core.dataset import Dataset
 from askew.core.errors import AskewError
 from askew.core.recipe import Recipe
 from askew.runs.driver import Configuration, Means, OnEnd, OnRound, drive
+from askew.runs.folders import check_apart
 from askew.runs.pace import Every
 from askew.runs.result import Result
 
@@ -65,6 +66,7 @@ def sweep(recipes: Sequence[Recipe], *, data: Dataset | None = None, model: nn.M
     """
     if folders is not None and len(folders) != len(recipes):
         raise AskewError(f"sweep: {len(folders)} folders for {len(recipes)} recipes; give one for each")
+    check_apart(folders or ())
     configurations = [Configuration(recipe, None if folders is None else folders[i], go_on=True, retry=retry_failed)
                       for i, recipe in enumerate(recipes)]
     # With folders all is on disk: hundreds of simulations need not stay in memory.
