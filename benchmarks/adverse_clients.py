@@ -22,8 +22,8 @@ import torch
 from askew.core import registry
 from askew.core.files import write_json
 from askew.core.recipe import Recipe
+from askew.runs.environment import describe_environment
 from askew.runs.result import Result
-from askew.runs.run_folder import describe_environment
 from askew.runs.sweep import sweep
 
 SEEDS = (0, 1, 2)

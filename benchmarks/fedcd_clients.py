@@ -100,7 +100,7 @@ def main() -> None:
         print(json.dumps({"rounds": rounds, "soak": soak}[options.one](options.clients)))  # noqa: T201
         return
     from askew.core.files import write_json
-    from askew.runs.run_folder import describe_environment
+    from askew.runs.environment import describe_environment
 
     checkouts = {**({"before": options.before} if options.before else {}), "now": HERE.parents[1]}
     rows: list[dict[str, Any]] = []

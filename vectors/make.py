@@ -148,6 +148,11 @@ def single_pieces() -> Iterator[Method]:
                  servers.average("score"))
     yield Method("server_rate", None, "ozdayi2020, eq. (1)", (SGD,), (*mean, "scale(lr=0.5)"), plain,
                  servers.scaled(0.5))
+    yield Method("noise_on_the_update", None, "ozdayi2020: a related program", (SGD,),
+                 (*mean, "add_update_noise(std=0.1)"), plain, servers.noisy_update(0.1))
+    yield Method("plateau", None, "torch.optim.lr_scheduler.ReduceLROnPlateau, on the clients' mean local loss",
+                 (SGD, "scale_by_server()"), (*mean, "plateau(patience=0, factor=0.5, threshold=0.9)"),
+                 clients.scaled_by_server(RATE), servers.plateau(0, 0.5, 0.9))
     yield Method("norm_norm_per_tensor", None, "fednnnn2020, eq. (8), tensor by tensor", (SGD,),
                  (*mean, "rescale_to_mean_norm(beta=1.0, per='layer')", "evaluate_average()"), plain,
                  servers.norm_norm(1.0, per_tensor=True))
@@ -193,9 +198,11 @@ def client_round(rule: Local, client: Client, k: int, w: Vector, round: int, sha
     """One client's round; `memory` is changed."""
     before, start = dict(memory), rule.enter(w, memory)
     at, steps = At(start, start, round, 0, len(client.targets), shared, memory), []
+    losses: list[float] = []
     for step in range(at.steps):
         at.step, at.draws = step, drawn(rule.draws_per_step, random)
         gradient = client.gradient(at.w, at.step)
+        losses.append(client.loss(at.w, at.step))
         after = rule.step(gradient, at)
         update = after[-1][1]
         steps.append({"weights": at.w, "gradient": gradient, **optional(at.draws), "after": pieces(after),
@@ -203,7 +210,7 @@ def client_round(rule: Local, client: Client, k: int, w: Vector, round: int, sha
         at.w = at.w + update
     at.draws = drawn(rule.draws_per_upload, random)
     sent = rule.end(at.w - start, at)
-    return {"client": k, "start": start, "memory_before": before, "steps": steps, **optional(at.draws),
+    return {"client": k, "start": start, "memory_before": before, "steps": steps, "loss": float(np.mean(losses)), **optional(at.draws),
             "sent": sent, "memory_after": dict(memory)}
 
 
@@ -211,7 +218,8 @@ def incoming(w: Vector, senders: list[Client], local: list[dict[str, Any]], clie
              draws: Vector | None) -> In:
     sent = {name: np.stack([one["sent"][name] for one in local]) for name in local[0]["sent"]}
     numbers = np.array([[c.examples, len(c.targets), c.score] for c in senders], dtype=np.float64).T
-    return In(w, sent.pop("update"), sent, *numbers, clients, state, draws)
+    losses = np.array([one["loss"] for one in local])
+    return In(w, sent.pop("update"), sent, *numbers, clients, state, draws, losses)
 
 
 def optional(draws: Vector | None) -> dict[str, Vector]:

@@ -27,8 +27,8 @@ def traits(*pieces, model=MODEL, shared=None):
 # call -> (acts on each coordinate by itself, what it reads, draws at every step)
 @pytest.mark.parametrize(("call", "elementwise", "reads", "draws"), [
     ("sgd(lr=0.1)", True, {"round"}, False),
-    ("adam(lr=0.1)", False, {"params"}, False),
-    ("adam(lr=0.1, keep_state=True)", False, set(), False),
+    ("adam(lr=0.1)", False, {"params", "round"}, False),
+    ("adam(lr=0.1, keep_state=True)", False, {"round"}, False),
     ("add_dynamic_regulariser(alpha=0.1)", True, {"params", "start"}, False),
     ("clip_update(length=1.0)", True, set(), False),
     ("stay_local(names=['*'])", True, {"params"}, False),
@@ -53,12 +53,14 @@ def test_the_pieces_of_askew(call, elementwise, reads, draws):
 def test_no_piece_of_askew_is_missing_from_the_table():
     table = next(mark for mark in test_the_pieces_of_askew.pytestmark if mark.name == "parametrize").args[1]
     ours = {name for name in registry.names("client") if registry.find("client", name).__module__.startswith("askew.")}
-    assert {registry.parse("client", row[0]).name for row in table} | {"correct_drift"} == ours
+    assert {registry.parse("client", row[0]).name for row in table} | {"correct_drift", "scale_by_server"} == ours
 
 
 def test_what_the_server_sends_is_read():
     got = traits("correct_drift()", shared={"control": MODEL})
     assert (got.elementwise, got.reads, got.draws) == (False, {"params", "shared", "steps"}, False)
+    got = traits("scale_by_server()", shared={"factor": torch.ones(())})
+    assert (got.elementwise, got.reads, got.draws) == (False, {"shared"}, False)
 
 
 @pytest.mark.parametrize("looks",

@@ -91,7 +91,7 @@ NETS = {
     "mlp(hidden=[16])": (1, 8, 8), "small_cnn()": (1, 8, 8), "mcmahan_mnist_cnn()": (1, 28, 28),
     "mcmahan_cifar_cnn()": (3, 24, 24), "fednnnn_mnist_cnn()": (1, 28, 28), "fednnnn_cifar_cnn()": (3, 32, 32),
     "fedcd_cnn()": (3, 32, 32), "resnet20_fixup()": (3, 32, 32), "resnet20_fixup(slow_bias=True)": (3, 16, 16),
-    "resnet20()": (3, 16, 16), "hello_edge_cnn()": (1, 50, 10), "hello_edge_cnn(batch_norm=True)": (1, 50, 10),
+    "resnet20()": (3, 32, 32), "hello_edge_cnn()": (1, 50, 10), "hello_edge_cnn(batch_norm=True)": (1, 50, 10),
     "hello_edge_cnn(dropout=0.3)": (1, 50, 10),
 }
 

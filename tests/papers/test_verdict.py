@@ -226,7 +226,8 @@ def test_a_constant_reproduces_no_paper(item):
             judged = verdicts({name: measured(constant, noise) for name in papers}, papers, kinds)
             assert "ordering holds" not in judged.values()
             assert {name for name, verdict in judged.items() if verdict == "within"} <= lonely, constant
-    assert len(lonely) <= 1  # tables of which one number is printed
+    numbers = {papers[name].value for name in lonely}
+    assert len(numbers) <= 1  # tables of which one number is printed, once or beside several ways to come to it
 
 
 @pytest.mark.parametrize("item", COMPARED, ids=lambda item: item.address)

@@ -22,6 +22,7 @@ from askew.core.server_piece import ServerChain, ServerContext
 from askew.core.statistic import Senders
 from askew.core.tensors import ModelState, Params, add, subtract
 from askew.pieces.statistic import MeanOf, MeanPerStep, SignSum
+from askew.pieces.statistic.mean_loss import MeanLoss
 
 FOLDER = Path(__file__).parents[2] / "vectors"
 NAMES = [entry["name"] for entry in json.loads((FOLDER / "index.json").read_text())["files"]
@@ -31,6 +32,7 @@ LETTERS: dict[str, Callable[[Any], dict[str, Any]]] = {
     "momentum": lambda s: {"v": s}, "adam": lambda s: s, "yogi": lambda s: s, "adagrad": lambda s: s,
     "update_control": lambda s: {"c": s}, "correct_dynamically": lambda s: {"h": s},
     "evaluate_average": lambda s: {"average": s}, "sgd": lambda s: {"v": s}, "correct_drift": lambda s: {"c": s},
+    "plateau": lambda s: {name: v for name, v in s.items() if name != "best" or v.isfinite()},
     "add_dynamic_regulariser": lambda s: {"h": s}, "stay_local": lambda s: s,
 }
 
@@ -127,7 +129,7 @@ def test_every_number_of_every_round(vector: Vector, given_draws: Callable[[Sequ
                                    f"{where}, client {local['client']}")
             owner = data["clients"][local["client"]]
             numbers = (torch.tensor([float(v)], dtype=torch.float64)
-                       for v in (owner["examples"], len(local["steps"]), owner["score"], 0))
+                       for v in (owner["examples"], len(local["steps"]), owner["score"], local["loss"]))
             senders = Senders([local["client"]], *numbers)
             cohort.add(tree_map(lambda v: v[None], message), senders, server.weigh(senders))
         w, state = server_round(vector, entry, w, state, cohort, given_draws, where)
@@ -200,7 +202,7 @@ def statistic(cohort: Cohort, name: str, vector: Vector, expected: Any) -> Any:
     if name in ("mean_per_step", "mean_walk"):
         needed = next(s for s in vector.server.needs if isinstance(s, MeanPerStep))
         return cohort[needed][name == "mean_walk"]
-    return cohort[{"sign_sum": SignSum(), "mean_control": MeanOf("control")}[name]]
+    return cohort[{"sign_sum": SignSum(), "mean_control": MeanOf("control"), "mean_loss": MeanLoss()}[name]]
 
 
 def test_the_pieces_are_the_method(vector: Vector) -> None:

@@ -78,6 +78,15 @@ def sgd_update(g: Vector, at: At, rate: float, momentum: float = 0.0, weight_dec
     return -rate * (g + momentum * v if nesterov else v)
 
 
+def scaled_by_server(lr: float) -> Local:
+    """SGD whose steps are multiplied by the factor that the server sent."""
+
+    def step(g: Vector, at: At) -> After:
+        return [("sgd", -lr * g), ("scale_by_server", -lr * g * at.shared["factor"])]
+
+    return Local(step)
+
+
 def fedprox(lr: float, mu: float) -> Local:
     """Sahu et al. 2018: the gradient of f_k(w) + mu/2 ||w - w_t||^2."""
 

@@ -38,6 +38,9 @@ class Client:
     def gradient(self, w: Vector, step: int) -> Vector:
         return self.curvature * (w - self.targets[step])
 
+    def loss(self, w: Vector, step: int) -> float:
+        return float(0.5 * (self.curvature * (w - self.targets[step]) ** 2).sum())
+
     def as_json(self) -> dict[str, Any]:
         return {"examples": self.examples, "score": self.score, "curvature": named(self.curvature),
                 "targets": [named(t) for t in self.targets]}

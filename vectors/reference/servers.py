@@ -29,6 +29,7 @@ class In:
         clients: of the federation, N.
         state: before the round.
         draws: random numbers of this round, where the method uses some.
+        losses: each client's mean over its steps.
     """
 
     w: Vector
@@ -40,6 +41,7 @@ class In:
     clients: int
     state: State
     draws: Vector | None = None
+    losses: Vector = field(default_factory=lambda: np.zeros(0))
 
 
 @dataclass(frozen=True)
@@ -272,6 +274,33 @@ def noisy(multiplier: float, length: float) -> Server:
         return Out([("mean", u), ("add_noise", u + multiplier * length / len(given.updates) * given.draws)], a)
 
     return Server(update, draws="normal")
+
+
+def noisy_update(std: float) -> Server:
+    """Noise of that standard deviation on the mean."""
+
+    def update(given: In) -> Out:
+        u, a = mean(given)
+        return Out([("mean", u), ("add_update_noise", u + std * given.draws)], a)
+
+    return Server(update, draws="normal")
+
+
+def plateau(patience: int, factor: float, threshold: float) -> Server:
+    """torch.optim.lr_scheduler.ReduceLROnPlateau, on the clients' mean local loss; `best` is there from round 1 on."""
+
+    def update(given: In) -> Out:
+        u, a = mean(given)
+        state, loss = given.state["plateau"], float(given.losses.mean())
+        better = "best" not in state or loss < state["best"] * (1 - threshold)
+        bad = 0 if better else state["bad"] + 1
+        falls = bad > patience
+        after = {"best": loss if better else state["best"], "bad": 0 if falls else bad,
+                 "factor": state["factor"] * (factor if falls else 1.0)}
+        return Out([("mean", u), ("plateau", u)], a, {"plateau": after}, {"mean_loss": loss})
+
+    return Server(update, lambda: {"plateau": {"bad": 0, "factor": 1.0}},
+                  lambda state: {"factor": state["plateau"]["factor"]})
 
 
 def quantised(bits: int) -> Server:

@@ -38,11 +38,20 @@ class _Lazy(TyperGroup):
     def get_command(self, ctx: Any, name: str) -> Any:
         if name not in COMMANDS:
             raise AskewError(f"unknown command {name!r}; {suggest(name, COMMANDS)}")
-        module = importlib.import_module(COMMANDS[name][0])
+        with interrupt.shielded():  # half-imported modules, and torch's own start, do not bear an exception
+            module = importlib.import_module(COMMANDS[name][0])
         module.app._add_completion = False  # one completion, the main command's, is enough
         command: Any = typer.main.get_command(module.app)
         command.name = name
         return command
+
+    def invoke(self, ctx: Any) -> Any:
+        """Ctrl-C where there is nothing to save; where there is, the commands see to it."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            sys.stderr.write("askew: interrupted\n")
+            raise SystemExit(130) from None
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """The list of `askew --help`, which imports no command."""
@@ -73,15 +82,19 @@ def main() -> None:
         if os.environ.get("ASKEW_TRACEBACK"):
             raise
         sys.stderr.write(f"askew: {_in_one_line(error)}\n")
-        sys.exit(error.exit_code if isinstance(error, AskewError) else 1)
+        foreseen = isinstance(error, OSError) or _is_memory(error)
+        sys.exit(error.exit_code if isinstance(error, AskewError) else AskewError.exit_code if foreseen else 1)
+
+
+def _is_memory(error: Exception) -> bool:
+    return isinstance(error, MemoryError) or bool(re.search("out of memory|allocate memory", str(error)))
 
 
 def _in_one_line(error: Exception) -> str:
     notes = "".join(f"; {note}" for note in getattr(error, "__notes__", []))
     if isinstance(error, AskewError):
         return f"{error}{notes}"
-    # torch's is a RuntimeError
-    if isinstance(error, MemoryError) or re.search("out of memory|allocate memory", str(error)):
+    if _is_memory(error):  # torch's is a RuntimeError
         return (f"the memory is full ({first_line(error)}); take a smaller network, smaller batches or fewer clients at "
                 f"once{notes}")
     if isinstance(error, OSError):

@@ -12,7 +12,7 @@ import typer
 from askew.cli.common import AsJson, DataDir, Imports, console, err, import_modules, out, print_json
 from askew.cli.progress import RunProgress
 from askew.cli.run import CheckpointEvery, Device, Engine, Settings
-from askew.cli.sweep import RetryFailed
+from askew.cli.sweep import RetryFailed, check_retry
 from askew.core import registry
 from askew.core.errors import AskewError
 from askew.core.recipe import Recipe
@@ -80,6 +80,7 @@ def compare(
     recipes = make_recipes(file, pairs, methods)
     plain = all(value is None for value in (file, data, population, methods))
     skews = _skewed(recipes["fedavg"]) if plain else {}
+    check_retry(retry_failed, go_on)
     check_many(folder, go_on, "comparison")
     with nullcontext(folder) if folder else default_folder("compare") as place:
         shared: Any = {"go_on": go_on, "retry_failed": retry_failed, "checkpoint_every": checkpoint_every,

@@ -80,12 +80,13 @@ def show(result: Result, as_json: bool) -> None:
                     "seconds": round(result.seconds, 3), "interrupted": result.interrupted,
                     **({"dropped": result.dropped} if result.dropped else {})})
     else:
-        best = ""
+        score, best = "not evaluated yet", ""
         if result.evaluations:
+            score = result.objective.shown(result.score)
             best = f", best {result.objective.shown(result.best[result.headline])} in round {result.best['round']}"
         out.print(Text.assemble(f"{result.recipe.name} on {result.recipe.data.name}: "
                                 f"{result.headline.replace('_', ' ')} ",
-                                (result.objective.shown(result.score), "bold"),
+                                (score, "bold"),
                                 f" after {rounds} rounds{best}  ({result.seconds:.1f} s)"))
         if result.dropped:
             out.print(in_words(result.dropped))

@@ -59,6 +59,7 @@ def sweep(
     recipes = grid(load_recipe(file, settings or [], method), values)
     # In the order of `grid`
     combinations = [dict(zip(values, chosen, strict=True)) for chosen in product(*values.values())]
+    check_retry(retry_failed, go_on)
     check_many(folder, go_on, "sweep")
     folders = None if folder is None else [folder / _folder_name(i, setting) for i, setting in enumerate(combinations)]
     total = sum(r.rounds for r in recipes)
@@ -78,6 +79,12 @@ def sweep(
         raise typer.Exit(130)
     if all(result.failed for result in results):
         raise AskewError(f"all {len(results)} configurations failed: {results[0].failed}")
+
+
+def check_retry(retry_failed: bool, go_on: bool) -> None:
+    """Refuse an option that would do nothing."""
+    if retry_failed and not go_on:
+        raise AskewError("--retry-failed goes with --resume: it goes on with what failed in an earlier session")
 
 
 def _table(rows: Sequence[tuple[dict[str, object], Result]]) -> Table:

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from askew.core.errors import AskewError, first_line
+from askew.core import files
+from askew.core.errors import AskewError, UnwritableError, first_line
 from askew.core.files import read_text
 from askew.core.recipe import FORMAT, Recipe
 from askew.papers.item import Item
@@ -171,9 +172,9 @@ def write(path: Path, paper: str, name: str, scale: Scale, runs: Iterable[Run]) 
     text = opened + ',\n "runs": [\n' + ",\n".join(lines) + "\n ]\n}\n"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_suffix(f".{os.getpid()}.new")
-        fresh.write_text(text, encoding="utf-8")
-        fresh.replace(path)
+        files.write_text(path, text)
+    except UnwritableError as error:
+        raise UnwritableError(f"--results: {error}") from None
     except OSError as error:
         raise AskewError(f"--results: {path} cannot be written: {error.strerror or error}; "
                          "name another folder") from None

@@ -54,6 +54,20 @@ class Checkpoints:
         found = [NAME.fullmatch(path.name) for path in self._folder.glob("checkpoint-*.json")]
         return sorted((int(match[1]) for match in found if match), reverse=True)
 
+    @property
+    def paths(self) -> list[Path]:
+        """The files of all of them."""
+        memory = self._folder / MEMORY
+        return [*(path for path in self._folder.glob("checkpoint*") if NAME.fullmatch(path.name) or path.name == EARLIER),
+                *(path for path in memory.glob("*") if BLOCK.fullmatch(path.name))]
+
+    def newest_about(self) -> About | None:
+        """What the newest one that is whole says about itself; none where there is none."""
+        for round in self.rounds:
+            with contextlib.suppress(AskewError):
+                return self._read_about(round)
+        return None
+
     def save(self, round: int, state: Mapping[str, Any], about: Mapping[str, Any]) -> None:
         """Beside the last one, which is kept; an interruption leaves that one whole.
 

@@ -166,15 +166,20 @@ class _Course:
             if configuration.go_on and configuration.path is not None:
                 with self._failing(i):
                     self._look(i, configuration, configuration.path)
+        groups = _grouped(range(len(self.configurations)), self._group)
         left = [i for i in range(len(self.configurations)) if i not in self._over]
         self._load([self.configurations[i].recipe for i in left])
-        for numbers in _grouped(left,
-                                lambda i: (self.configurations[i].wave, shape_of(self.configurations[i].recipe))).values():
-            tasks = self._tasks(numbers)
-            for engine, members in self._engines(tasks):
+        for numbers in groups.values():
+            tasks = self._tasks([i for i in numbers if i not in self._over])
+            # The rule is asked as for all of them, so that it says the same where some are over already.
+            for engine, members in self._engines(tasks, len(numbers)):
                 self._train(engine, {i: tasks[i] for i in members})
         if self._errors and all(result.failed and not result.records for result in self._over.values()):
             raise self._errors[0]  # none could be begun: what is wrong is wrong with all of them
+
+    def _group(self, i: int) -> Hashable:
+        """What configurations that may train together have in common."""
+        return self.configurations[i].wave, shape_of(self.configurations[i].recipe)
 
     @contextlib.contextmanager
     def _failing(self, *numbers: int) -> Iterator[None]:
@@ -201,7 +206,7 @@ class _Course:
             warnings.warn(f"{len(tasks)} configurations could not go on together ({first_line(error)}): one by one",
                           stacklevel=2)
             for i in [i for i in tasks if i not in self._over]:
-                for alone, _ in self._engines({i: tasks[i]}):
+                for alone, _ in self._engines({i: tasks[i]}, 1):
                     self._train(alone, {i: tasks[i]})
 
     def _interrupt(self) -> None:
@@ -252,15 +257,17 @@ class _Course:
             return
         folder = RunFolder.open(path)
         if folder.recipe != recipe.replace(name=folder.recipe.name):
-            raise _OtherRecipeError(f"{str(path)!r} holds a run of another recipe; go on with the settings it began with, or name another folder")
+            raise _OtherRecipeError(f"{str(path)!r} holds a run of another recipe; go on with the settings it began with, "
+                                    "or name another folder")
         ended = folder.is_finished or folder.divergence is not None
         if ended or (folder.failure is not None and not configuration.retry):
             try:
-                result = Result(recipe, folder.check_records(), folder.load_weights("model") if ended else {},
-                                folder.seconds, folder=path, diverged=folder.divergence, together=folder.together,
-                                failed=folder.failure)
+                folder.check_whole()
+                result = Result(recipe, folder.records(), folder.load_weights("model"), folder.seconds, folder=path,
+                                diverged=folder.divergence, together=folder.together, failed=folder.failure)
             except AskewError as error:
-                warnings.warn(f"{error}: it is trained again", stacklevel=2)
+                warnings.warn(f"{error}: {'it goes on from its checkpoint' if folder.has_checkpoint else 'it is trained again'}",
+                              stacklevel=2)
             else:
                 folder.tidy()
                 for record in result.records:
@@ -270,7 +277,8 @@ class _Course:
         if folder.has_checkpoint:
             for name in folder.environment.get("replaced", {}):
                 if name not in self.means.replaced:
-                    raise AskewError(f"{str(path)!r} was given a {name} of its own; go on in Python with askew.resume(..., {name}=...)")
+                    raise AskewError(f"{str(path)!r} was given a {name} of its own; go on in Python with askew.resume(..., "
+                                     f"{name}=...)")
             self._earlier[i] = folder
 
     def _load(self, recipes: Iterable[Recipe]) -> None:
@@ -293,7 +301,7 @@ class _Course:
                                       model=means.model, device=means.device)
         return tasks
 
-    def _engines(self, tasks: Mapping[int, Task]) -> Iterator[tuple[Engine, list[int]]]:
+    def _engines(self, tasks: Mapping[int, Task], lanes: int) -> Iterator[tuple[Engine, list[int]]]:
         """Engines for tasks of equal shape, and whom they train at once: all where the engine batches them, else one by
         one."""
         chosen: dict[Hashable, str] = {}  # the rule is asked once for tasks that do not differ in its eyes
@@ -302,7 +310,7 @@ class _Course:
             alone = self.means.as_alone
             key = (task.untrained, task.cohort_size, examples_per_step(task)) if alone else ()
             if key not in chosen:
-                chosen[key] = choose(task, lanes=1 if alone else len(tasks))
+                chosen[key] = choose(task, lanes=1 if alone else lanes)
             return chosen[key]
 
         def needs(i: int) -> tuple[str, str, str]:

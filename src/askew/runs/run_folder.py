@@ -8,6 +8,7 @@ import hashlib
 import json
 import re
 import tomllib
+import warnings
 from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,7 @@ class RunFolder:
         self.checkpoints = Checkpoints(path)
         self._lock: Lock | None = None
         self._sum, self._rows, self._bytes = hashlib.sha256(), 0, 0  # of the metrics
+        self._recipe: str | None = None  # as the run began with it, whatever becomes of the file meanwhile
 
     @classmethod
     def create(cls, path: Path, recipe: Recipe, environment: Mapping[str, Any], overwrite: bool = False) -> RunFolder:
@@ -59,7 +61,8 @@ class RunFolder:
         try:
             check_free(path, overwrite)  # nobody else has used it between the first look and now
             folder.clear()
-            files.write_text(path / RECIPE, recipe.to_toml())
+            folder._recipe, folder.__dict__["environment"] = recipe.to_toml(), dict(environment)
+            files.write_text(path / RECIPE, folder._recipe)
             files.write_json(path / ENVIRONMENT, environment)
             files.write_text(path / METRICS, "")
         except BaseException:
@@ -75,12 +78,16 @@ class RunFolder:
 
     def hold(self) -> None:
         """Keep other processes out until `release`, or until this one ends."""
-        if self._lock is None:
-            mark(self.path, "run")
-            self._lock = Lock(self.path / MARKER, self.path)
-            for path in [*self.path.iterdir(), *(self.path / MEMORY).glob("*")]:
-                if files.is_leftover(path):  # of a process that was killed while it wrote: nobody else is at work here
-                    path.unlink(missing_ok=True)
+        if self._lock is not None:
+            return
+        memory = self.path / MEMORY
+        if memory.is_symlink():
+            raise AskewError(f"{str(memory)!r} is a link, and what it leads to is not askew's to write; remove the link")
+        mark(self.path, "run")
+        self._lock = Lock(self.path / MARKER, self.path)
+        for path in [*self.path.iterdir(), *memory.glob("*")]:
+            if files.is_leftover(path) and path.is_file():  # of a process that was killed while it wrote
+                path.unlink(missing_ok=True)
 
     def release(self) -> None:
         if self._lock is not None:
@@ -88,11 +95,15 @@ class RunFolder:
             self._lock = None
 
     def clear(self) -> None:
-        """Remove what askew wrote, and nothing else, but for the marker."""
+        """Remove what askew wrote, and nothing else, but for the marker; a folder in a file's place is nobody's of ours."""
+        ours = [path for path in self.path.iterdir()
+                if path.name in (RECIPE, METRICS, SUMMARY, ENVIRONMENT) or WEIGHTS.fullmatch(path.name)]
+        for path in [*ours, *self.checkpoints.paths]:
+            if path.is_dir() and not path.is_symlink():
+                raise AskewError(f"{str(path)!r} is a folder, where a run has a file; move it away")
         self.checkpoints.drop()
-        for path in self.path.iterdir():
-            if path.name in (RECIPE, METRICS, SUMMARY, ENVIRONMENT) or WEIGHTS.fullmatch(path.name):
-                path.unlink()
+        for path in ours:
+            path.unlink()
 
     @property
     def recipe(self) -> Recipe:
@@ -105,7 +116,14 @@ class RunFolder:
 
     @functools.cached_property
     def environment(self) -> dict[str, Any]:
-        return files.read_json(self.path / ENVIRONMENT, "description of the environment")
+        """With what the run was begun, by its checkpoint, which is checked, or by the file."""
+        about = self.checkpoints.newest_about()
+        if about is not None and isinstance(about.get("environment"), dict):
+            return about["environment"]
+        found = files.read_json(self.path / ENVIRONMENT, "description of the environment")
+        if not isinstance(found.get("replaced", {}), dict):
+            raise AskewError(f"{str(self.path / ENVIRONMENT)!r} is damaged: `replaced` must be an object")
+        return found
 
     def append(self, record: Mapping[str, Any]) -> None:
         line = (json.dumps(record) + "\n").encode()
@@ -150,7 +168,7 @@ class RunFolder:
             files.sync(self.path / METRICS)
         metrics = {"rows": self._rows, "bytes": self._bytes, "sha256": self._sum.hexdigest()}
         self.checkpoints.save(state["round"], state, {
-            **about, "recipe": self.recipe.to_toml(), "environment": self.environment, "metrics": metrics})
+            **about, "recipe": self._recipe or self.recipe.to_toml(), "environment": self.environment, "metrics": metrics})
 
     def load_checkpoint(self, device: torch.device, about: Mapping[str, Any]) -> tuple[dict[str, Any], float]:
         """The state to go on from, and the seconds that led to it. Metrics of later rounds are dropped.
@@ -160,6 +178,7 @@ class RunFolder:
         """
         self.check_checkpoint()
         state, found = self.checkpoints.load(device, lambda there: self._check(there, about))
+        self._recipe = found.get("recipe")
         if not found:  # of an earlier version
             self.rewrite(record for record in self.records() if record["round"] <= state["round"])
             return state, self.seconds
@@ -192,8 +211,15 @@ class RunFolder:
 
     def check_checkpoint(self) -> None:
         """Refuse a folder that cannot be gone on with."""
-        self.tidy()
         if self.is_finished:
+            try:
+                self.check_whole()
+            except AskewError as error:
+                if not self.has_checkpoint:
+                    raise
+                warnings.warn(f"{SUMMARY} says that the run is finished, but {error}: going on from its checkpoint", stacklevel=2)
+                return
+            self.tidy()
             raise AskewError(f"{str(self.path)!r} has no checkpoint: the run is finished")
         if not self.has_checkpoint:
             raise AskewError(f"{str(self.path)!r} was stopped before its first checkpoint; run it again with --overwrite")
@@ -201,9 +227,27 @@ class RunFolder:
     def tidy(self) -> None:
         """Remove the checkpoints of a finished run, where it was killed before it did that."""
         if self.is_finished and (self.has_checkpoint or (self.path / MEMORY).exists()):
+            self.check_whole()
             self.hold()
             self.checkpoints.drop()
             self.release()
+
+    def check_whole(self) -> None:
+        """Refuse a run that has ended whose files are not those that were written at its end."""
+        sums = self.summary.get("files")
+        if not isinstance(sums, dict):
+            if (self.path / MARKER).exists():  # earlier versions had neither
+                raise AskewError(f"{str(self.path / SUMMARY)!r} is damaged: it has lost its checksums")
+            return
+        for name in (METRICS, "model.safetensors", *sums):
+            path = self.path / name
+            if path.name != name or sums.get(name) is None:
+                raise AskewError(f"{str(self.path / SUMMARY)!r} is damaged: it has no checksum of {name}")
+            files.check_regular(path, "file of a run")
+            if files.sha256(path) != sums[name]:
+                raise AskewError(f"{str(path)!r} is damaged: its bytes have changed since the run ended")
+        if self.is_finished and len(self.records()) != self.recipe.rounds:
+            raise AskewError(f"{str(self.path / METRICS)!r} has not all rounds of the run")
 
     @property
     def has_checkpoint(self) -> bool:
@@ -212,7 +256,8 @@ class RunFolder:
     @property
     def is_finished(self) -> bool:
         """Whether the run reached its last round: neither interrupted nor diverged nor failed."""
-        return "stopped" in self.summary and self.summary["stopped"] is None
+        return "stopped" in self.summary and self.summary["stopped"] is None and (
+            self.summary.get("rounds") == self.recipe.rounds)
 
     @property
     def divergence(self) -> str | None:
@@ -253,24 +298,14 @@ class RunFolder:
                 path.unlink()
 
     def load_weights(self, name: str) -> dict[str, Tensor]:
-        """Checked against what was written, where the summary says it."""
         path = self.path / f"{name}.safetensors"
-        self._check_sum(path)
         try:
+            files.check_regular(path, "file of a run")
             return load_file(path)
+        except AskewError:
+            raise
         except Exception as error:  # safetensors' own
             raise AskewError(f"{str(path)!r} is damaged: {first_line(error)}") from None
-
-    def check_records(self) -> list[dict[str, Any]]:
-        """The rounds of a run that has ended, checked against what was written."""
-        self._check_sum(self.path / METRICS)
-        return self.records()
-
-    def _check_sum(self, path: Path) -> None:
-        files.check_regular(path, "file of a run")
-        expected = self.summary.get("files", {}).get(path.name)
-        if expected is not None and files.sha256(path) != expected:
-            raise AskewError(f"{str(path)!r} is damaged: its bytes have changed since the run ended")
 
     def save_summary(self, summary: Mapping[str, Any]) -> None:
         names = sorted(path.name for path in self.path.iterdir() if path.name == METRICS
@@ -283,6 +318,8 @@ class RunFolder:
     def summary(self) -> dict[str, Any]:
         """Empty where the run has not ended yet, or a power cut left half a file."""
         try:
-            return files.read_json(self.path / SUMMARY, "summary")
+            found = files.read_json(self.path / SUMMARY, "summary")
         except AskewError:
             return {}
+        numbers = all(isinstance(found.get(name, 0), int | float) for name in ("seconds", "together"))
+        return found if numbers and isinstance(found.get("stopped"), str | None) else {}
