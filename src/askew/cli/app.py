@@ -80,10 +80,10 @@ def _in_one_line(error: Exception) -> str:
     notes = "".join(f"; {note}" for note in getattr(error, "__notes__", []))
     if isinstance(error, AskewError):
         return f"{error}{notes}"
-    # torch's is a RuntimeError
+    # The one of torch is a RuntimeError.
     if isinstance(error, MemoryError) or re.search("out of memory|allocate memory", str(error)):
-        return (f"the memory is full ({first_line(error)}); take a smaller network, smaller batches or fewer clients at "
-                f"once{notes}")
+        return (f"the memory is full ({first_line(error)}); take a smaller network, smaller batches "
+                f"or fewer clients at once{notes}")
     if isinstance(error, OSError):
         return f"{error.filename or 'a file'}: {error.strerror or first_line(error)}{notes}"
     return f"{type(error).__name__}: {first_line(error)}{notes}; for the place in the code, set ASKEW_TRACEBACK=1"

@@ -106,15 +106,14 @@ def drive(configurations: Sequence[Configuration], means: Means, *, keep: bool =
     Args:
         keep: whether results hold their simulations; else numbers and weights only.
         limit_s: stop, as Ctrl-C would, at the end of the round in which so many seconds are over.
-        stop_at_failure: raise the first error that breaks a configuration off; else it is in its result's `failed`, and
-            the others go on.
+        stop_at_failure: raise the first error that breaks a configuration off; else it is in its result's
+            `failed`, and the others go on.
         on_round: called with (number of the configuration, record, recipe); rounds of earlier sessions come first.
         on_end: called with (number of the configuration, result) when it is finished, diverged, failed or interrupted.
 
     Returns:
         one result per configuration, in their order; one that diverges or fails does not stop the others. On Ctrl-C,
-        what
-        there is so far: the results of what was not finished are `interrupted`.
+        what there is so far: the results of what was not finished are `interrupted`.
     """
     check_engine(means.engine, means.precision)
     deadline = None if limit_s is None else time.monotonic() + limit_s
@@ -141,7 +140,7 @@ class _OtherRecipeError(AskewError):
     """A folder holds a run of another recipe: the caller means another folder, or other settings."""
 
 
-# No other configuration would fare better
+# No other configuration would fare better.
 CONCERNS_ALL = (UnwritableError, InUseError, _CallersError, _OtherRecipeError)
 
 
@@ -167,8 +166,8 @@ class _Course:
                     self._look(i, configuration, configuration.path)
         left = [i for i in range(len(self.configurations)) if i not in self._over]
         self._load([self.configurations[i].recipe for i in left])
-        for numbers in _grouped(left,
-                                lambda i: (self.configurations[i].wave, shape_of(self.configurations[i].recipe))).values():
+        groups = _grouped(left, lambda i: (self.configurations[i].wave, shape_of(self.configurations[i].recipe)))
+        for numbers in groups.values():
             tasks = self._tasks(numbers)
             for engine, members in self._engines(tasks):
                 self._train(engine, {i: tasks[i] for i in members})
@@ -228,7 +227,8 @@ class _Course:
                 self.end(i, replace(failed, failed=f"{reason}; it could not be saved, either: {first_line(second)}"))
         if self._stop_at_failure:
             if kept and configuration.path is not None:
-                error.add_note(f"what there was of the run has been kept; askew resume {configuration.path} goes on from there")
+                error.add_note("what there was of the run has been kept; askew resume "
+                               f"{configuration.path} goes on from there")
             raise error
         self._errors.append(error)
         warnings.warn(f"{configuration.path or configuration.recipe.name} failed: {reason}", stacklevel=2)
@@ -248,7 +248,8 @@ class _Course:
             return
         folder = RunFolder.open(path)
         if folder.recipe != recipe.replace(name=folder.recipe.name):
-            raise _OtherRecipeError(f"{str(path)!r} holds a run of another recipe; go on with the settings it began with, or name another folder")
+            raise _OtherRecipeError(f"{str(path)!r} holds a run of another recipe; go on with the settings it began "
+                                    "with, or name another folder")
         ended = folder.is_finished or folder.divergence is not None
         if ended or (folder.failure is not None and not configuration.retry):
             try:
@@ -266,7 +267,8 @@ class _Course:
         if folder.has_checkpoint:
             for name in folder.environment.get("replaced", {}):
                 if name not in self.means.replaced:
-                    raise AskewError(f"{str(path)!r} was given a {name} of its own; go on in Python with askew.resume(..., {name}=...)")
+                    raise AskewError(f"{str(path)!r} was given a {name} of its own; go on in Python with "
+                                     f"askew.resume(..., {name}=...)")
             self._earlier[i] = folder
 
     def _load(self, recipes: Iterable[Recipe]) -> None:
@@ -283,15 +285,14 @@ class _Course:
         means, tasks = self.means, {}
         for i in numbers:
             recipe = self.configurations[i].recipe
-            # A few examples to see what a network takes; training has threads of its own
+            # A few examples to see what a network takes; training has threads of its own.
             with self._failing(i), use_threads(1):
                 tasks[i] = build_task(recipe, data=self._data[str(recipe.data)], population=means.population,
                                       model=means.model, device=means.device)
         return tasks
 
     def _engines(self, tasks: Mapping[int, Task]) -> Iterator[tuple[Engine, list[int]]]:
-        """Engines for tasks of equal shape, and whom they train at once: all where the engine batches them, else one by
-        one."""
+        """Engines for tasks of equal shape, and whom they train at once: all where it batches them, else one by one."""
         chosen: dict[Hashable, str] = {}  # the rule is asked once for tasks that do not differ in its eyes
 
         def choice(task: Task) -> str:
@@ -333,8 +334,8 @@ class _Course:
         about = {} if path is None else {"data": self._prints[str(recipe.data)],
                                          "population": print_of_population(task.population)}
         if i in self._earlier:  # its start lies behind: a warm-up need not be trained again
-            running = Running.from_checkpoint(Simulation(task, engine, start=task.fresh), recipe, self._earlier[i],
-                                              about)
+            running = Running.from_checkpoint(Simulation(task, engine, start=task.fresh),
+                                              recipe, self._earlier[i], about)
             for record in running.records:
                 self.tell(i, record, recipe)
             return running
@@ -425,8 +426,7 @@ class _Lockstep:
         self._course.leave(i, stopped, len(self._tasks))
 
     def _round(self) -> None:
-        """One round of all; of those that lag behind, where some do: a step has one round number, for the rates'
-        decay."""
+        """One round of all, or of those that lag behind: a step has one round number, for rates' decay."""
         simulations = {i: running.simulation for i, running in self._running.items()}
         last = min(simulation.round for simulation in simulations.values())
         level = {i: simulation for i, simulation in simulations.items() if simulation.round == last}
@@ -444,7 +444,8 @@ class _Lockstep:
                     self._running[i].add(record)
                 self._course.tell(i, record, self._running[i].recipe)
 
-    def _launch(self, simulations: Mapping[int, Simulation], behind: Mapping[int, Launched] | None = None) -> dict[int, Launched]:
+    def _launch(self, simulations: Mapping[int, Simulation],
+                behind: Mapping[int, Launched] | None = None) -> dict[int, Launched]:
         """Hand a round of each to the device, all at the same one.
 
         Args:
