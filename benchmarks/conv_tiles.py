@@ -1,10 +1,9 @@
-"""Which tiles are fastest for the convolutions with one set of weights a client: every kernel, size and precision by
-itself.
+"""Which tiles are fastest for the convolutions with one set of weights a client: each kernel, size and precision.
 
     python benchmarks/conv_tiles.py [--precisions bf16,tf32,tf32x3] [--json FILE]
 
-Shows what `engine/kernels/conv.py` takes now beside the best tiles found. Sizes are those of ResNet-20 (18 clients x
-256 images).
+Shows what `engine/kernels/conv.py` takes now beside the best tiles found. Sizes are those of
+ResNet-20 (18 clients x 256 images).
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from askew.engine.kernels import conv as kernels
 from askew.runs.environment import describe_environment
 
 # Clients, images, channels, height = width, outputs, taps, taps, padding, padding; the first layer as
-# `taps_as_channels` has it
+# `taps_as_channels` has it.
 SHAPES = {
     "3x1, 16 to 16, 32": (18, 256, 16, 32, 16, 3, 1, 1, 0),
     "3x3, 16 to 16, 32": (18, 256, 16, 32, 16, 3, 3, 1, 1),

@@ -1,5 +1,4 @@
-"""Which engine is the fastest, over networks, batches and cohorts: the table that the rule of `--engine auto` was made
-from.
+"""Which engine is the fastest, over networks, batches and cohorts: the table behind the rule of `--engine auto`.
 
     python benchmarks/engine_choice.py [--threads 2] [--passes 3] [--json FILE]
     python benchmarks/engine_choice.py --judge FILE [--json FILE]     how the rule as it is now does on a stored table
@@ -40,8 +39,8 @@ NETWORKS: list[tuple[str, tuple[int, ...]]] = [
 ]
 COHORTS, BATCHES = (1, 2, 3, 5, 10, 30, 100), (10, 50)
 PEERS = ("W1", "W2", "W3")
-# Floating-point operations of a client's forward pass from which a trial is cut short: up to so many clients, so many
-# steps.
+# Floating-point operations of a client's forward pass from which a trial is cut short: up to so
+# many clients, so many steps.
 SIZES = ((0.0, 100, 4), (1e7, 30, 2), (1e8, 10, 1), (1e9, 5, 1))
 
 
@@ -54,12 +53,14 @@ def trials() -> Iterator[tuple[dict[str, Any], Task]]:
                "cohort": task.cohort_size}, task
     for network, shape in NETWORKS:
         generator = torch.Generator().manual_seed(0)
-        x, y = torch.randn(max(COHORTS) * max(BATCHES), *shape, generator=generator), torch.arange(max(COHORTS) * max(BATCHES)) % 10
+        examples = max(COHORTS) * max(BATCHES)
+        x, y = torch.randn(examples, *shape, generator=generator), torch.arange(examples) % 10
         data = Dataset("random", Examples(x, y), Examples(x[:100], y[:100]), tuple(map(str, range(10))))
         for batch in BATCHES:
             for cohort in COHORTS:
                 recipe = Recipe(population=f"iid(clients={cohort})", batch_size=batch, model=network)
-                yield {"network": network, "inputs": list(shape), "batch": batch, "cohort": cohort}, build_task(recipe, data=data)
+                about = {"network": network, "inputs": list(shape), "batch": batch, "cohort": cohort}
+                yield about, build_task(recipe, data=data)
 
 
 def measure(passes: int) -> list[dict[str, Any]]:
@@ -89,8 +90,8 @@ def judge(rows: list[dict[str, Any]], threads: int) -> dict[str, Any]:
             continue
         chosen = choose_by(row["weights"], row["flops_per_step"], row["cohort"], row["cohort"], threads)
         # One client in `parallel` is one client in `sequential`.
-        possible = {name: value for name, value in row["seconds"].items() if name != "parallel"
-                    or min(threads, row["cohort"]) > 1}
+        possible = {name: value for name, value in row["seconds"].items()
+                    if name != "parallel" or min(threads, row["cohort"]) > 1}
         if chosen not in possible:
             chosen = "sequential"
         losses.append((possible[chosen] / min(possible.values()), chosen, row))

@@ -33,9 +33,8 @@ def federated(work: Workload, precision: str, rounds: int, device: str, engine: 
               **options: Any) -> Callable[[], dict[str, Any]]:
     """Rounds of all clients; made ready here (the first round compiles), timed when called."""
     task = build_task(work.recipe, data=work.data, device=device)
-    simulation = Simulation(task,
-                            Vectorised(task, precision=precision, **options) if engine == "vectorised"
-                            else Sequential(task))
+    simulation = Simulation(task, (Vectorised(task, precision=precision, **options) if engine == "vectorised"
+                                   else Sequential(task)))
     began = time.perf_counter()
     simulation.advance()
     torch.cuda.synchronize()
@@ -64,9 +63,9 @@ def seconds_of_a_round(simulation: Simulation, rounds: int) -> float:
     return statistics.median(times)
 
 
-def centralised_step(work: Workload, precision: str, device: str, model: nn.Module | None = None) -> Callable[[], dict[str, Any]]:
-    """One model on the same images: batch K x B, compiled, one CUDA graph, channels last. Made ready here, timed when
-    called."""
+def centralised_step(work: Workload, precision: str, device: str,
+                     model: nn.Module | None = None) -> Callable[[], dict[str, Any]]:
+    """One model, same images: batch K x B, compiled, one CUDA graph, channels last. Made here, timed when called."""
     task = build_task(work.recipe, data=work.data, device=device, model=model)
     clients = task.cohort_size
     batch = work.recipe.batch_size * clients

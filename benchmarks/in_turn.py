@@ -1,5 +1,5 @@
-"""Programs that compile side by side and measure one at a time: compiling takes minutes of many cores, measuring needs
-a quiet machine.
+"""Programs that compile side by side and measure one at a time: compiling takes minutes of many cores,
+measuring needs a quiet machine.
 
     python benchmarks/networks.py --networks vit --meet DIR --parties 2 &
     python benchmarks/networks.py --networks lstm --meet DIR --parties 2

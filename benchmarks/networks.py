@@ -91,7 +91,8 @@ class CharLSTM(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.embedding, self.lstm, self.out = nn.Embedding(80, 8), nn.LSTM(8, 128, 2, batch_first=True), nn.Linear(128, 80)
+        self.embedding, self.lstm, self.out = (nn.Embedding(80, 8), nn.LSTM(8, 128, 2, batch_first=True),
+                                               nn.Linear(128, 80))
 
     def forward(self, x: Tensor) -> Tensor:
         return self.out(self.lstm(self.embedding(x))[0][:, -1])
@@ -135,8 +136,7 @@ def workload(name: str) -> tuple[Workload, nn.Module]:
 
 
 def plain_loop(module: nn.Module, task: Task, precision: str, clients: int | None = None) -> float:
-    """Seconds of a round as one writes it: a loop over clients and batches, `torch.optim.SGD`, a running sum of the
-    weights."""
+    """Seconds of a round as one writes it: loops over clients and batches, `torch.optim.SGD`, a sum of weights."""
     start = {name: v.clone() for name, v in module.state_dict().items()}
     x, y, batch = task.data.train.x, task.data.train.y, task.recipe.batch_size
     count = clients or task.num_clients
@@ -181,7 +181,7 @@ def compare(name: str, options: argparse.Namespace) -> list[dict[str, Any]]:
     """Ours, compiled and not, against the plain loop; for ResNet-18 also against one model."""
     simulations = {compiled: begun(name, options.precision, compiled) for compiled in (False, True)}
     work, model = workload(name)
-    # The network as it is, with torch's own dropout
+    # The network as it is, with torch's own dropout.
     task, plainly = simulations[False][0].task, copy.deepcopy(model).to("cuda")
     one = centralised_step(work, options.precision, "cuda", model) if name == "resnet18_gn" else None
     rows = []

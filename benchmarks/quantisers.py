@@ -1,12 +1,10 @@
 """What a quantiser costs: FedAvg on the digits with models of 32, 8 and 4 bits, rounded to nearest or at random.
 
-    python benchmarks/quantisers.py [--rounds 20] [--seeds 3] [--json results/bench/quantisers.json]   (one minute on
-    one core)
+    python benchmarks/quantisers.py [--rounds 20] [--seeds 3] [--json results/bench/quantisers.json]  (a minute on one core)
 
-Ten clients, alike or with two shards each, all of whom train in each round. Three quantisers: `quantize` on
-devices and, in each round, at the server; `quantize` on devices only; `quantize_at_random`, which fedcd2020's authors
-use,
-on devices only. Two rates: the smaller, the less a client's weights move in a round, in steps of the quantiser.
+Ten clients, alike or with two shards each, all of whom train in each round. Three quantisers: `quantize` on devices
+and, in each round, at the server; `quantize` on devices only; `quantize_at_random`, which fedcd2020's authors use, on
+devices only. Two rates: the smaller, the less a client's weights move in a round, in steps of the quantiser.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""When SCAFFOLD collapses: momentum, the formula of the control variates, participation, rate, and what public programs
-do.
+"""When SCAFFOLD collapses: momentum, the formula of the control variates, participation, rate, what public programs do.
 
-    python benchmarks/scaffold_collapse.py results/scaffold/collapse.json [--data-dir DIR] [--picture
-    docs/img/scaffold-collapse.svg]
+    python benchmarks/scaffold_collapse.py results/scaffold/collapse.json [--data-dir DIR]
+        [--picture docs/img/scaffold-collapse.svg]
 
 About 8 minutes on one core; with --data-dir (a folder with MNIST) one more. `--parts NAME,...` trains these parts again
 and leaves the others of the file as they are; `--parts none` only draws the picture.
@@ -102,8 +101,7 @@ def sum_of_changes(divide_by: Literal["all", "cohort"] = "all", start: Control =
 
 
 def first_control(params: Params, start: Control) -> Params:
-    """Zeros as the paper has them; the model's first weights; or numbers drawn as weights are, the same at all
-    clients."""
+    """Zeros as in the paper; the model's first weights; or numbers drawn as weights are, alike at all clients."""
     if start != "random":
         return zeros_like(params) if start == "zeros" else params
     drawn = {name: rng.uniform(rng.key(0, "control", i), p.numel()).view(p.shape)
@@ -222,9 +220,8 @@ def tables(rows: list[Row]) -> list[str]:
     result = [_table(["momentum", "A", *(f"{p}: {m}" for p in both for m in ("measured", "printed"))],
                      [[m, f"{amplification(m, 32):.2f}",
                        *(cell(part="momentum" if m < 0.9 else grid, method=method, momentum=m, lr=0.03,
-                                                                fraction=1.0, population=population)
-                                                           for population in both
-                         for method in ("measured", "printed"))]
+                              fraction=1.0, population=population)
+                         for population in both for method in ("measured", "printed"))]
                       for m in (0.3, 0.5, 0.6, 0.7, 0.8, 0.9)]),
               _table(["local steps", "A", *(f"{p}: {m}" for p in both for m in ("measured", "printed"))],
                      [[-(-72 // batch), f"{amplification(0.9, -(-72 // batch)):.2f}",
@@ -233,11 +230,9 @@ def tables(rows: list[Row]) -> list[str]:
               _table(["clients have", "in a round", "rate", "FedAvg, 0", "FedAvg, 0.9", "measured, 0", "measured, 0.9",
                       "printed, 0.9"],
                      [[population, f"{fraction:.0%}", lr,
-                       *(cell(part=grid, method=method, momentum=m, lr=lr, fraction=fraction,
-                                                                 population=population)
-                                                            for method, m in (("fedavg", 0.0), ("fedavg", 0.9),
-                                                                              ("measured", 0.0), ("measured", 0.9),
-                                                                              ("printed", 0.9)))]
+                       *(cell(part=grid, method=method, momentum=m, lr=lr, fraction=fraction, population=population)
+                         for method, m in (("fedavg", 0.0), ("fedavg", 0.9), ("measured", 0.0), ("measured", 0.9),
+                                           ("printed", 0.9)))]
                       for population in POPULATIONS for fraction in ROUNDS for lr in (0.01, 0.03, 0.1)]),
               _table(["program", "rate", *(f"{p}, {f:.0%}" for p in both for f in (1.0, 0.1))],
                      [[PROGRAMS[method], lr, *(cell(method=method, lr=lr, fraction=fraction, population=population)
@@ -320,7 +315,8 @@ def main() -> None:
     torch.set_num_threads(1)
     rows = [row for row in (*cases(), *(mnist_cases() if given.data_dir else ()))
             if given.parts is None or row["part"] in given.parts.split(",")]
-    before = json.loads(given.out.read_text()) if given.parts and given.out.exists() else {"environments": [], "rows": []}
+    before = (json.loads(given.out.read_text()) if given.parts and given.out.exists()
+              else {"environments": [], "rows": []})
     again = list(dict.fromkeys(row["part"] for row in rows))
     if rows:
         began = time.process_time()

@@ -39,7 +39,8 @@ def _sweep(configurations: int, engine: str) -> dict[str, Any]:
     return {"seconds": time.perf_counter() - began, "seconds_each": (time.perf_counter() - began) / configurations}
 
 
-def _rounds(clients: int, cohort: int, width: int = WIDTH, engine: str = "vectorised", rounds: int = 5) -> dict[str, Any]:
+def _rounds(clients: int, cohort: int, width: int = WIDTH, engine: str = "vectorised",
+            rounds: int = 5) -> dict[str, Any]:
     """W3's clients (100 samples of 64 numbers, one hidden layer, B 10), with that many of them in a round."""
     import numpy as np
     import torch
@@ -136,7 +137,8 @@ def main() -> None:
         done = subprocess.run([sys.executable, str(HERE / "scaling.py"), "--row", str(number)], capture_output=True,
                               text=True, check=True)
         rows.append({"what": what, "engine": engine, "at": at, **json.loads(done.stdout.splitlines()[-1])})
-        print({key: round(value, 4) if isinstance(value, float) else value for key, value in rows[-1].items()}, flush=True)  # noqa: T201
+        print({key: round(value, 4) if isinstance(value, float) else value  # noqa: T201
+               for key, value in rows[-1].items()}, flush=True)
     found = {(row["what"], row["engine"], row["at"]): row for row in rows}
     one_by_one, together = (found["configurations", engine, 24]["seconds"] for engine in ("sequential", "vectorised"))
     many, few = (found["cohort of 10,000 clients", "vectorised", n]["peak_mib"] for n in (10_000, 1_000))
@@ -145,7 +147,8 @@ def main() -> None:
               "time_1000000_to_1000_clients": most / least}
     print({key: round(value, 2) for key, value in ratios.items()})  # noqa: T201
     if options.json:
-        options.json.write_text(json.dumps({"environment": describe_environment("cpu"), "rows": rows, "ratios": ratios}, indent=1) + "\n")
+        result = {"environment": describe_environment("cpu"), "rows": rows, "ratios": ratios}
+        options.json.write_text(json.dumps(result, indent=1) + "\n")
     if options.plot:
         plot(rows, options.plot)
 

@@ -1,5 +1,4 @@
-"""How long whole experiments take, evaluation included: fednnnn2020's CIFAR-10 run, hsu2019's 10,000 rounds, alone and
-among 40.
+"""How long whole runs take, evaluation included: fednnnn2020 on CIFAR-10, hsu2019's 10,000 rounds, alone and among 40.
 
     python benchmarks/whole_runs.py --data-dir DIR [--runs fednnnn,hsu,hsu40] [--rounds N] [--json FILE]
 
@@ -61,7 +60,8 @@ def main() -> None:
                      "accuracy": [None if outcome.diverged else round(outcome.accuracy, 4) for outcome in outcomes]})
         print(rows[-1], flush=True)  # noqa: T201
     if options.json:
-        options.json.write_text(json.dumps({"environment": describe_environment(options.device), "rows": rows}, indent=1) + "\n")
+        result = {"environment": describe_environment(options.device), "rows": rows}
+        options.json.write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

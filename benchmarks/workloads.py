@@ -57,7 +57,8 @@ def workload(name: str, **changes: Any) -> Workload:
                (3, 32, 32), 50_000),
         "hsu": ("hsu2019's CIFAR-10 round: 5 of 100 clients x 500 images, B 64, 24x24 crops",
                 Recipe(population="iid(clients=100)", fraction=0.05, batch_size=64, model="mcmahan_cifar_cnn()",
-                       preprocess="tf_cifar()", step="sgd(lr=0.03, weight_decay=0.004)", server=["mean()", "momentum(0.9, nesterov=true)"]), (3, 32, 32), 50_000),
+                       preprocess="tf_cifar()", step="sgd(lr=0.03, weight_decay=0.004)",
+                       server=["mean()", "momentum(0.9, nesterov=true)"]), (3, 32, 32), 50_000),
     }[name]
     generator = torch.Generator().manual_seed(0)
     x = (torch.randn(examples, *shape, generator=generator) if len(shape) == 1

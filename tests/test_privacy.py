@@ -44,8 +44,7 @@ def test_all_clients_in_each_round_is_the_plain_gaussian_mechanism(accountant, n
 
 @pytest.mark.parametrize(("noise", "fraction", "rounds"), [(1.0, 0.01, 100), (4.0, 0.1, 100), (8.0, 0.05, 1000)])
 def test_sets_of_fixed_size_cost_no_more_than_the_general_bound(accountant, noise, fraction, rounds):
-    """Wang, Balle and Kasiviswanathan 2019, theorem 9, for whole orders; theorem 27, which the accountant takes, is
-    sharper."""
+    """Wang, Balle and Kasiviswanathan 2019, theorem 9, for whole orders; theorem 27, the accountant's, is sharper."""
     sigma = noise / 2
 
     def rdp(a):

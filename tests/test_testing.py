@@ -103,13 +103,14 @@ def adds_the_first_clients() -> askew.ClientPiece:
 
 def test_a_piece_that_mixes_clients():
     """The same twice, so that only another order shows it."""
-    wrong(r"in reverse order: round 1, client \d, message: update \S+ is \S+ of its length apart from one client after the other",
-          adds_the_first_clients())
+    wrong(r"in reverse order: round 1, client \d, message: update \S+ is \S+ of its length apart "
+          r"from one client after the other", adds_the_first_clients())
 
 
 @askew.piece("client")
 def draws_by_itself() -> askew.OnGradient:
-    return askew.OnGradient(update=lambda u, state, ctx: ({name: g + 0.01 * torch.randn_like(g) for name, g in u.items()}, state))
+    return askew.OnGradient(
+        update=lambda u, state, ctx: ({name: g + 0.01 * torch.randn_like(g) for name, g in u.items()}, state))
 
 
 def test_a_piece_that_draws_from_a_global_stream():
@@ -119,8 +120,8 @@ def test_a_piece_that_draws_from_a_global_stream():
 @askew.piece("client")
 def grows_its_memory() -> askew.ClientPiece:
     return askew.ClientPiece(keep=lambda model: {"seen": torch.zeros(1)},
-                             end=lambda message, state, kept, ctx: (message,
-                                                                    {"seen": torch.cat([kept["seen"], torch.ones(1)])}))
+                             end=lambda message, state, kept, ctx: (
+                                 message, {"seen": torch.cat([kept["seen"], torch.ones(1)])}))
 
 
 def test_memory_that_changes_its_shape():
@@ -138,7 +139,8 @@ def test_an_entry_of_the_message_that_was_not_declared():
 
 @askew.piece("client")
 def needs_a_plain_number(strength: float = 0.5) -> askew.OnGradient:
-    return askew.OnGradient(update=lambda u, state, ctx: ({name: g * (2.0 if strength > 0.4 else 1.0) for name, g in u.items()}, state))
+    return askew.OnGradient(
+        update=lambda u, state, ctx: ({name: g * (2.0 if strength > 0.4 else 1.0) for name, g in u.items()}, state))
 
 
 def test_a_number_that_cannot_be_a_tensor():

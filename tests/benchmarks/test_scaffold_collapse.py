@@ -21,8 +21,7 @@ GRADIENTS = (1.0, -1.0)
 
 
 def control_variates(pieces: list[ClientPiece], steps: int, rounds: int) -> list[float]:
-    """c_0 after each round, where both clients take part and c is the mean of their control variates (0: they are
-    opposite)."""
+    """c_0 after each round, where both clients take part and c is the mean of their control variates (0: opposite)."""
     chain, w = ClientChain(pieces), {"w": torch.zeros(1, dtype=torch.float64)}
     at = next(i for i, memory in enumerate(chain.keep(ModelState(w))) if memory != ())
     memories, everyone, history = [chain.keep(ModelState(w)) for _ in GRADIENTS], w, []

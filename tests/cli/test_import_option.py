@@ -45,9 +45,9 @@ def askew_here(tmp_path):
 @pytest.mark.parametrize("name", ["run", "resume", "sweep", "compare", "bench", "reproduce", "partition"])
 def test_every_command_that_takes_a_recipe_or_a_scheme_has_it(name):
     command = typer.main.get_command(app).get_command(None, name)
-    assert command.make_context(name,
-                                ["--import", "a", "--import", "b", *(["x"] if name == "resume" else ["--scheme", "x"]
-                                       if name == "partition" else [])]).params["imports"] == ["a", "b"]
+    needed = ["x"] if name == "resume" else ["--scheme", "x"] if name == "partition" else []
+    context = command.make_context(name, ["--import", "a", "--import", "b", *needed])
+    assert context.params["imports"] == ["a", "b"]
 
 
 def test_a_piece_of_ones_own_runs_and_resumes_where_its_module_is_named(askew_here, tmp_path):

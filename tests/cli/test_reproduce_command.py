@@ -35,7 +35,8 @@ def quick(recipe):
 
 
 def table():
-    return Item("toy2020", "table1", "What skew costs", (Row("IID", (BASE,)), Row("skewed", (SKEWED,))), quick, claims=(CLAIM,))
+    return Item("toy2020", "table1", "What skew costs", (Row("IID", (BASE,)), Row("skewed", (SKEWED,))), quick,
+                claims=(CLAIM,))
 
 
 def figure():
@@ -44,7 +45,8 @@ def figure():
 
 ITEMS = {"table1": table, "figure1": figure}
 '''
-NUMBERS = '[table1]\nwhere = "table 1"\nunit = "%"\n[table1.rows]\nIID = {value = 77, spread = 9}\nskewed = {value = 10, about = true}\n'
+NUMBERS = ('[table1]\nwhere = "table 1"\nunit = "%"\n[table1.rows]\nIID = {value = 77, spread = 9}\n'
+           'skewed = {value = 10, about = true}\n')
 
 
 def write_paper(folder: Path, rounds: int) -> None:
@@ -133,8 +135,8 @@ def test_json_lists_without_training_or_timing(run: Run, tmp_path: Path) -> None
     code, out, _ = run("--json")
     assert code == 0
     said = json.loads(out)
-    assert [(entry["status"], entry["images"], entry["estimated_s"]) for entry in said["items"]] == [("not run", 8622, None),
-                                                                                                   ("not run", 4311, None)]
+    assert ([(entry["status"], entry["images"], entry["estimated_s"]) for entry in said["items"]]
+            == [("not run", 8622, None), ("not run", 4311, None)])
     assert said["numbers"]["not measured"] == 2
     assert list(Path().iterdir()) == []
     assert not (tmp_path / "cache").exists()
@@ -213,7 +215,8 @@ def test_ctrl_c_and_a_limit_leave_all_for_the_same_command(tmp_path: Path) -> No
     process = subprocess.Popen(command(tmp_path, "toy2020/table1"), cwd=tmp_path, env=environment, text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     end = time.monotonic() + 60
-    while sum(path.stat().st_size > 0 for path in tmp_path.glob("runs/reproduce/toy2020/*/metrics.jsonl")) < 2 and time.monotonic() < end:
+    while (sum(path.stat().st_size > 0 for path in tmp_path.glob("runs/reproduce/toy2020/*/metrics.jsonl")) < 2
+           and time.monotonic() < end):
         time.sleep(0.05)  # both runs have done a round
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)

@@ -280,8 +280,8 @@ def test_going_on_with_another_number_of_threads_is_one_line_of_warning(cli, tmp
         torch.set_num_threads(before)
     assert code == 0
     lines = [line for line in err.splitlines() if "thread" in line]
-    assert lines == ["askew: one was begun on 2 threads and goes on with 1: weights may differ in their last bits from those of an "
-                     "unbroken run; for the same, set OMP_NUM_THREADS=2"]
+    assert lines == ["askew: one was begun on 2 threads and goes on with 1: weights may differ in their last bits from "
+                     "those of an unbroken run; for the same, set OMP_NUM_THREADS=2"]
     assert "warnings.warn(" not in err
     assert "accuracy" in out
 

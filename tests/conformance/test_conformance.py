@@ -196,8 +196,7 @@ def through_a_file(state):
 
 @pytest.mark.parametrize("call", LOCAL)
 def test_what_an_engine_finds_out_about_drawing_is_true(call):
-    """With another key at each step, or at the end, a client does something else if and only if it was found to draw
-    there."""
+    """With another key at each step, or at the end, a client does something else if, and only if, it draws there."""
     piece = registry.build("client", call)
     traits = traits_of(ClientChain([piece]), tensors(0), shared())
     (one, other), _ = zip(*(client_rounds(piece, 1, make_key=lambda k=k: rng.key(k, "another")) for k in (0, 1)),
@@ -227,7 +226,8 @@ NUMBERS = {"client": [5, 0, 2], "examples": [7, 30, 12], "steps": [2, 2, 2]}
 
 def three_clients(shapes):
     """Stacked gradients, models, starts and memories of three clients, and their keys."""
-    return tensors(30, 3, shapes), tensors(31, 3, shapes), tensors(32, 3, shapes), rng.fold(rng.key(5, "client"), torch.arange(3))
+    return (tensors(30, 3, shapes), tensors(31, 3, shapes), tensors(32, 3, shapes),
+            rng.fold(rng.key(5, "client"), torch.arange(3)))
 
 
 def remember(piece, start):
@@ -339,7 +339,8 @@ def test_a_client_trains_the_same_whoever_else_is_in_the_round(engine):
 
     def updates(clients):
         found = {}
-        for _, chunk in make_engine(engine, task).train([Lane(task, {0: start}, [Job(0, client) for client in clients], 1)]):
+        lane = Lane(task, {0: start}, [Job(0, client) for client in clients], 1)
+        for _, chunk in make_engine(engine, task).train([lane]):
             for k, job in enumerate(chunk.jobs):
                 found[job.client] = {name: v[k].clone() for name, v in chunk.updates.items()}
         return found

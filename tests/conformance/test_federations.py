@@ -1,5 +1,4 @@
-"""Federations of every shape in every form: sizes, steps, batches, fractions, chunks, and recipes that train
-together."""
+"""Federations of every shape in every form: sizes, steps, batches, fractions, chunks, recipes that train together."""
 
 from __future__ import annotations
 
@@ -114,8 +113,7 @@ def assert_same_models(name, got):
 @pytest.mark.parametrize("form", [name for name in FORMS if name not in ("parallel", "compiled")])
 @pytest.mark.parametrize("name", LANES)
 def test_recipes_that_train_together_train_as_they_do_alone(name, form):
-    """Two rounds of several recipes in one computation, in every form; the sequential engine takes them one after the
-    other."""
+    """Two rounds of several recipes in one computation, in every form; the sequential engine takes them one by one."""
     recipes, model = lanes_of(name)
     data = small_digits()
     tasks = [build_task(recipe, data=data, model=model) for recipe in recipes]

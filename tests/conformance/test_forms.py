@@ -40,7 +40,8 @@ def run(make, name):
 def remembered(simulation):
     """Model -> what each client remembers of it."""
     everyone = range(simulation.task.num_clients)
-    return {number: simulation.memory.rows(number, everyone) for number in simulation.models} if simulation.memory else {}
+    return ({number: simulation.memory.rows(number, everyone) for number in simulation.models}
+            if simulation.memory else {})
 
 
 @cache
@@ -72,8 +73,7 @@ def test_every_form_equals_the_sequential_engine(name, form):
 
 
 def assert_same_memories(got, expected):
-    """Tensor by tensor; one of rounding alone (a bias before BatchNorm) may differ by 2e-5 of all that is
-    remembered."""
+    """Tensor by tensor; one of rounding alone (a bias before BatchNorm) may differ by 2e-5 of what is remembered."""
     assert got.keys() == expected.keys()
     for number, memory in expected.items():
         mine, theirs = tree_leaves(got[number]), tree_leaves(memory)
@@ -87,7 +87,8 @@ def assert_same_memories(got, expected):
 def test_clients_that_have_trained_remember_something_else_than_the_others(name):
     """Otherwise the tables compare nothing."""
     simulation = rounds(Sequential, task_of(name), 1)
-    trained, others = simulation.task.sample(0), set(range(simulation.task.num_clients)) - set(simulation.task.sample(0))
+    trained = simulation.task.sample(0)
+    others = set(range(simulation.task.num_clients)) - set(trained)
     first = simulation.memory.rows(10**6, [0])  # of a model that nobody knows
     for number in [n for n in simulation.models if n == 0]:
         for clients, same in ((trained, "memory that stays as it is" in name), (sorted(others), True)):
@@ -130,12 +131,11 @@ def test_a_round_that_fails_at_the_very_end_leaves_memories_as_they_were(name, m
 
 
 def test_runs_that_train_together_have_memories_of_their_own():
-    """Three rates in one computation equal three runs: momentum is kept, a control variate, weights that a client
-    brings along."""
+    """Three rates in one computation equal three runs: momentum is kept, a control variate, a client's weights."""
     for name in ("kept momentum", "control variates", "a layer that stays at home"):
         recipes = grid(RECIPES[name][0].replace(rounds=3), {"sgd.lr": [0.02, 0.05, 0.08]})
-        together, alone = sweep(recipes, engine="vectorised"), [askew.run(recipe, engine="sequential")
-                                                                for recipe in recipes]
+        together = sweep(recipes, engine="vectorised")
+        alone = [askew.run(recipe, engine="sequential") for recipe in recipes]
         for one, other in zip(together, alone, strict=True):
             for key, v in other.model.items():
                 torch.testing.assert_close(one.model[key], v, atol=1e-5, rtol=1e-4)
@@ -145,8 +145,8 @@ def test_the_mean_of_everything_is_the_mean():
     """The rows of `Everything` and the weights of the cohort are in one order, whatever the engine."""
     base = RECIPES["mean of all updates that are kept"][0]
     for engine in ("sequential", "vectorised"):
-        kept, streamed = askew.run(base, engine=engine), askew.run(base.replace(server=["mean()", "momentum(0.5)"]),
-                                                                   engine=engine)
+        kept = askew.run(base, engine=engine)
+        streamed = askew.run(base.replace(server=["mean()", "momentum(0.5)"]), engine=engine)
         for key, v in streamed.model.items():
             torch.testing.assert_close(kept.model[key], v, atol=1e-6, rtol=1e-5)
 

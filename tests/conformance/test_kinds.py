@@ -21,8 +21,7 @@ CALLS = {f"{kind}: {call}": (kind, call) for kind in KINDS for calls in PIECES[k
 STEPS = ("quantize", "mask_by_sign_agreement", "sign_agreement", "ozdayi_combination", "clone_and_delete")
 INPUTS = {"mlp": (1, 8, 8), "small_cnn": (1, 8, 8), "mcmahan_mnist_cnn": (1, 28, 28), "mcmahan_cifar_cnn": (3, 24, 24),
           "fednnnn_mnist_cnn": (1, 28, 28), "fednnnn_cifar_cnn": (3, 16, 16), "fedcd_cnn": (3, 16, 16),
-          "resnet20_fixup": (3, 16, 16), "resnet20": (3, 16, 16),
-          "hello_edge_cnn": (1, 50, 10)}
+          "resnet20_fixup": (3, 16, 16), "resnet20": (3, 16, 16), "hello_edge_cnn": (1, 50, 10)}
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +57,7 @@ def assert_same_record(got, expected, tolerance):
 
 @pytest.mark.parametrize(("name", "form"), cases(CALLS, forms=["eager", "graphed, two at a time", "compiled"]))
 def test_every_piece_in_every_form(name, form, files):
-    """Two rounds: the model has moved the same way, and everything recorded (losses, probes, bytes, models) is the
-    same."""
+    """Two rounds: the model has moved the same way, and the records (losses, probes, bytes, models) are the same."""
     kind, call = CALLS[name]
     call = call.replace("{files}", str(files))
     tolerance = 2e-2 if any(word in call for word in STEPS) else 1e-3

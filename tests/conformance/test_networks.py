@@ -1,5 +1,4 @@
-"""Every family of networks in every form: each client's update is what it is one by one, or the engine falls back and
-says so."""
+"""Every family of networks in every form: each client's update as it is one by one, or a fallback that says so."""
 
 from __future__ import annotations
 
@@ -108,13 +107,12 @@ def test_an_engine_that_cannot_take_a_network_falls_back_with_one_line(name, eng
 @pytest.mark.parametrize("form", LOW)
 @pytest.mark.parametrize("name", [name for name in MUST_BATCH if NETWORKS[name].bf16])
 def test_bf16_stays_near(name, form):
-    """8 bits of mantissa: as near to fp32 as torch's autocast brings the same network one by one, and not fp32
-    itself."""
+    """8 bits of mantissa: as near to fp32 as torch's autocast brings the network one by one, and not fp32 itself."""
     with torch.random.fork_rng(devices=[]):
         got = train(FORMS[form], task_of(name), precision="bf16")
     for client, expected in reference(name).items():
         plain = apart(low_precision(name)[client].update, expected.update)
         assert 1e-5 < apart(got[client].update, expected.update) < 0.03 + 2 * plain
         assert plain < 0.25, "training is chaotic here: nothing is shown"
-        assert {key: v.dtype for key, v in got[client].update.items()} == {key: v.dtype
-                                                                           for key, v in expected.update.items()}
+        assert ({key: v.dtype for key, v in got[client].update.items()}
+                == {key: v.dtype for key, v in expected.update.items()})

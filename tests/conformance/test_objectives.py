@@ -93,7 +93,8 @@ def test_the_recorded_numbers_are_those_of_the_model(name):
     with torch.no_grad():
         output = network(x if x.dtype == torch.int64 else x.to(next(network.parameters()).dtype)).float()
         assert simulation.last_record["loss"] == pytest.approx(float(PROBLEMS[name].loss(output, y)), rel=1e-5)
-        assert simulation.last_record[task.objective.headline] == pytest.approx(float(task.objective.scores(output, y).float().mean()))
+        assert simulation.last_record[task.objective.headline] == pytest.approx(
+            float(task.objective.scores(output, y).float().mean()))
 
 
 def test_every_objective_has_a_problem():

@@ -18,9 +18,9 @@ COMPILED = range(0, 200, 20) if LONG and COMPILES else ()  # to compile takes ma
 
 
 def check(number, forms):
-    """Small rates and few steps, so that training is not chaotic: an update is then nearly a sum of gradients at the
-    start, and rounding in it is not fed back into the next ones. What is left agrees to 1e-3 of each tensor's length,
-    most to 1e-5."""
+    """Small rates and few steps, so that training is not chaotic: an update is then nearly a sum of gradients at
+    the start, and rounding in it is not fed back into the next ones. What is left agrees to 1e-3 of each
+    tensor's length, most to 1e-5."""
     made = case(number)
     with torch.random.fork_rng(devices=[]):
         try:
@@ -48,14 +48,15 @@ def test_a_number_makes_the_same_case_again_and_another_one_another():
 
 def test_the_cases_hold_every_layer_of_the_list():
     """Over 200 cases; a list that no case is drawn from shows nothing."""
-    wanted = {nn.Conv2d, nn.BatchNorm2d, nn.BatchNorm1d, nn.GroupNorm, nn.LayerNorm, nn.MaxPool2d, nn.AvgPool2d, nn.ReLU, nn.GELU, nn.SiLU,
-              nn.Tanh, nn.Dropout, nn.Dropout2d, nn.Flatten, nn.Linear, nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.LSTM, nn.GRU,
-              nn.Embedding}
+    wanted = {nn.Conv2d, nn.BatchNorm2d, nn.BatchNorm1d, nn.GroupNorm, nn.LayerNorm, nn.MaxPool2d, nn.AvgPool2d,
+              nn.ReLU, nn.GELU, nn.SiLU, nn.Tanh, nn.Dropout, nn.Dropout2d, nn.Flatten, nn.Linear,
+              nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.LSTM, nn.GRU, nn.Embedding}
     cases = [case(number) for number in range(200)]
     seen = {type(layer) for made in cases for layer in made.network.modules()}
     assert wanted <= seen
     convolutions = [layer for made in cases for layer in made.network.modules() if isinstance(layer, nn.Conv2d)]
-    assert {layer.groups > 1 for layer in convolutions} == {layer.bias is None for layer in convolutions} == {True, False}
+    assert ({layer.groups > 1 for layer in convolutions} == {layer.bias is None for layer in convolutions}
+            == {True, False})
     assert {1, 2} <= {layer.stride[0] for layer in convolutions}
     assert {1, 2} <= {layer.dilation[0] for layer in convolutions}
     assert any(not p.requires_grad for made in cases for p in made.network.parameters())

@@ -93,14 +93,14 @@ def test_lengths_of_tensors_around_the_block_in_which_squares_are_added(size):
 def test_statistics_by_hand():
     """Clients 4 and 2 send (3, 4, 0) and (-1, 4, 4); they have 1 and 3 examples, and take 4 and 1 steps.
 
-    The mean of the update by steps: (4 (3, 4, 0) + (-1, 4, 4)) / 5 = (2.2, 4, 0.8); of what else they send, uniformly:
-    (3 - 1) / 2 = 1 and ((4, 0) + (4, 4)) / 2 = (4, 2), by examples: (3 - 3) / 4 = 0 and ((4, 0) + 3 (4, 4)) / 4 = (4,
-    3).
+    The mean of the update by steps: (4 (3, 4, 0) + (-1, 4, 4)) / 5 = (2.2, 4, 0.8); of what else they send,
+    uniformly: (3 - 1) / 2 = 1 and ((4, 0) + (4, 4)) / 2 = (4, 2),
+    by examples: (3 - 3) / 4 = 0 and ((4, 0) + 3 (4, 4)) / 4 = (4, 3).
     """
     cohort = Cohort(LIKE, SENT)
     cohort.add(message([(3, 4, 0), (-1, 4, 4)]), senders([4, 2], [1.0, 3.0], [4.0, 1.0]), torch.ones(2))
     assert {name: v.tolist() for name, v in cohort[SignSum()].items()} == {"a": [0, 2], "b": [1]}
-    # 2, then 4
+    # 2, then 4.
     assert {name: v.tolist() for name, v in cohort[Everything()].items()} == {"a": [[-1, 4], [3, 4]], "b": [[4], [0]]}
     first, rest = cohort[Everything("extra")]
     assert (first.tolist(), rest["pair"].tolist()) == ([-1, 3], [[4, 4], [4, 0]])
@@ -116,8 +116,8 @@ def test_equal_statistics_are_one_and_others_are_refused():
     assert len({Everything(), Everything("update"), Everything("other"), MeanOf("a"), MeanOf("a", "steps")}) == 4
     assert [s.keeps_all for s in (SignSum(), MeanOf("a"), Everything())] == [False, False, True]
     cohort = cohort_of([(1, 2, 3)], [1], [Everything()])
-    with pytest.raises(AskewError,
-                       match=r"SignSum\(\) is not gathered; a piece or probe that reads it must say so: needs=\[SignSum\(\)\]"):
+    with pytest.raises(AskewError, match=r"SignSum\(\) is not gathered; a piece or probe that reads it must say so: "
+                                         r"needs=\[SignSum\(\)\]"):
         cohort[SignSum()]
 
 
@@ -179,5 +179,5 @@ def test_any_order_and_chunking_gives_the_same_statistics(clients, shuffler, chu
     for names in (None, ["a"], ["b"]):
         torch.testing.assert_close(streamed.norm_of_mean(names), whole.norm_of_mean(names), atol=1e-6, rtol=1e-6)
         torch.testing.assert_close(streamed.mean_norm(names), whole.mean_norm(names), atol=1e-6, rtol=1e-6)
-    # fednnnn2020, proposition 1
+    # fednnnn2020, proposition 1.
     assert float(streamed.norm_of_mean()) <= float(streamed.mean_norm()) * (1 + 1e-6) + 1e-9

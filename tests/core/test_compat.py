@@ -11,8 +11,8 @@ PRIVATE = re.compile(r"\btorch(\.\w+)*\._[a-zA-Z]|\bmodules\.\w+\._|\btorch\S* i
 
 def test_only_compat_names_private_parts_of_torch():
     folder = Path(askew.__file__).parent
-    lines = {f"{path.relative_to(folder)}:{number}: {line.strip()}" for path in folder.rglob("*.py")
-             if path.name != "compat.py"
+    lines = {f"{path.relative_to(folder)}:{number}: {line.strip()}"
+             for path in folder.rglob("*.py") if path.name != "compat.py"
              for number, line in enumerate(path.read_text().splitlines(), start=1) if PRIVATE.search(line)}
     assert not lines
 

@@ -20,7 +20,8 @@ RESULTS = Path(__file__).parents[2] / "results"
 
 def test_what_is_as_by_default_does_not_count():
     assert Recipe().fingerprint == Recipe(name="x", seed=9, rounds=50, step="sgd(lr=0.1, momentum=0.0)").fingerprint
-    assert Recipe(server=["mean()", "momentum()"]).fingerprint == Recipe(server=["mean(weights='examples')", "momentum(0.9)"]).fingerprint
+    assert (Recipe(server=["mean()", "momentum()"]).fingerprint
+            == Recipe(server=["mean(weights='examples')", "momentum(0.9)"]).fingerprint)
     assert Recipe(step="sgd(lr=1)").fingerprint == Recipe(step="sgd(lr=1.0)").fingerprint
     assert (Recipe(server="momentum(nesterov=True, beta=0.5)").fingerprint
             == Recipe(server="momentum(beta=0.5, nesterov=True)").fingerprint)
@@ -31,10 +32,9 @@ def test_everything_else_counts():
                {"population": "iid(10) + hold_out(0.1) + share(0.1)"}, {"population": "iid(10) + validation(0.1)"},
                {"population": "iid(10) + subset(0.1)"},
                {"fraction": 0.5}, {"batch_size": 0}, {"evaluate_every": 2}, {"judge": "global"}, {"data": "mnist()"},
-               {"preprocess": "normalise()"},
-               {"population": "iid(clients=10)"}, {"population": "iid(clients=11)"}, {"model": "mlp(hidden=[65])"},
-               {"start": "warm_up()"}, {"step": "sgd(lr=0.2)"}, {"step": ["add_proximal(0.1)", "sgd(lr=0.1)"]},
-               {"upload": "quantize(4)"}, {"upload": "quantize(8)"},
+               {"preprocess": "normalise()"}, {"population": "iid(clients=10)"}, {"population": "iid(clients=11)"},
+               {"model": "mlp(hidden=[65])"}, {"start": "warm_up()"}, {"step": "sgd(lr=0.2)"},
+               {"step": ["add_proximal(0.1)", "sgd(lr=0.1)"]}, {"upload": "quantize(4)"}, {"upload": "quantize(8)"},
                {"server": ["mean()", "momentum(0.5)"]}, {"server": ["mean()", "momentum(0.5, nesterov=True)"]},
                {"probes": "update_norms()"}, {"pool": "clone_and_delete(milestones=[1])"},
                {"population": "iid(10) + hold_out(0.1, use=5)"}, {"objective": "mean_squared_error()"},
@@ -92,8 +92,7 @@ def test_an_argument_more_changes_nothing_unless_it_is_used():
 
 
 def test_all_stored_runs_are_found_again_also_by_a_later_version():
-    """Every run is that of its own recipe; those of the items are found by the items' recipes, with a field more,
-    too."""
+    """Every run is that of its own recipe; those of items are found by the items' recipes, with a field more, too."""
     results = Results(RESULTS)
     for item in all_items():
         for recipe in recipes_of(item):

@@ -37,7 +37,8 @@ def test_a_probes_name_was_that_of_its_module():
 def test_the_settings_of_the_recorded_comparison_are_read():
     table = json.loads((Path(__file__).parents[2] / "results" / "compare.json").read_text())
     recipes = {row["name"]: Recipe.from_mapping(row["settings"]) for row in table["methods"]}
-    assert str(recipes["server_training"].population) == "shards(clients=10, shards_per_client=1) + hold_out(fraction=0.05)"
+    assert (str(recipes["server_training"].population)
+            == "shards(clients=10, shards_per_client=1) + hold_out(fraction=0.05)")
     assert recipes["centralised"].probes[0].name == "accuracy_on_devices_of"
 
 
@@ -46,7 +47,7 @@ def test_the_settings_of_the_recorded_comparison_are_read():
      "iid(clients=4) + hold_out(fraction=0.1)"),
     ({"population": "iid(clients=4)", "hold_out": 0.2, "hold_out_use": 1000, "share": 0.5, "validation": 0.2},
      "iid(clients=4) + hold_out(fraction=0.2, use=1000) + share(fraction=0.5) + validation(fraction=0.2)"),
-    # Of what is not held out nothing is used
+    # Of what is not held out nothing is used.
     ({"population": "iid(4)", "hold_out": 0.0, "hold_out_use": 100}, "iid(clients=4)"),
     ({"validation": 0.3}, "shards(clients=10, shards_per_client=2) + validation(fraction=0.3)"),
     ({"population": "iid(4) + hold_out(0.1)"}, "iid(clients=4) + hold_out(fraction=0.1)"),  # of this version

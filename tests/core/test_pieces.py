@@ -79,19 +79,20 @@ def test_views_follow_each_other():
 
 
 def test_a_server_chain_says_what_its_pieces_say():
-    """How clients count, the bytes on the wire (the last piece that changes them counts), and statistics, equal ones
-    once."""
+    """How clients count, bytes on the wire (the last piece that changes them counts), statistics, equal ones once."""
     composed = ServerChain([mean("uniform"), quantize(8), momentum(0.5)])
     senders = Senders([0, 1], torch.tensor([3.0, 9.0]), *[torch.tensor([0.0, 0.0])] * 3)
     assert composed.weigh(senders).tolist() == [1.0, 1.0]
-    assert ServerChain([Aggregator(lambda u, state, ctx: (ctx.cohort.mean, state))]).weigh(senders).tolist() == [3.0, 9.0]
+    plain = ServerChain([Aggregator(lambda u, state, ctx: (ctx.cohort.mean, state))])
+    assert plain.weigh(senders).tolist() == [3.0, 9.0]
     assert composed.payload({"w": torch.zeros(10)}) == 10 + 4
     assert ServerChain([mean()]).payload is None
     small, large = watching(payload=lambda model: 1), watching(payload=lambda model: 9)
     assert ServerChain([small, large, watching()]).payload({}) == 9
     assert ServerChain([large, small]).payload({}) == 1
-    assert ServerChain([watching(needs=[SignSum()]), watching(needs=[Everything(), SignSum()]), watching(needs=[MeanOf("c")])]).needs == {
-        SignSum(), Everything(), MeanOf("c")}
+    chain = ServerChain([watching(needs=[SignSum()]), watching(needs=[Everything(), SignSum()]),
+                         watching(needs=[MeanOf("c")])])
+    assert chain.needs == {SignSum(), Everything(), MeanOf("c")}
 
 
 def test_what_the_server_sends_comes_from_each_pieces_own_state():
@@ -158,8 +159,8 @@ def test_a_key_where_there_is_no_stream_is_refused():
 
 @pytest.mark.parametrize("build",
                          [lambda asking: ServerChain([mean(), asking(ServerPiece), momentum(0.5), evaluate_average()]),
-                                   lambda asking: ClientChain([sgd(0.1), asking(ClientPiece), project_to_ball(1.0),
-                                                               quantize_upload(8)])])
+                          lambda asking: ClientChain([sgd(0.1), asking(ClientPiece), project_to_ball(1.0),
+                                                      quantize_upload(8)])])
 def test_a_check_is_told_what_stands_before_and_behind(build):
     told = []
 
@@ -190,7 +191,7 @@ def test_client_chains_that_make_no_sense_are_refused(pieces, message):
 def test_client_chains_that_make_sense():
     ClientChain([clip_gradient(1.0), sgd(0.1), project_to_ball(1.0)]).check(Plan())
     ClientChain([ClientPiece(), sgd(0.1), ClientPiece()]).check(Plan())  # where such a one stands does not matter
-    # It leaves the upload as it is
+    # It leaves the upload as it is.
     ClientChain([ClientPiece(), sgd(0.1), quantize_upload(8), ClientPiece()]).check(Plan())
 
 

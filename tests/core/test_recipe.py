@@ -101,7 +101,8 @@ def test_a_schedule_is_a_value_that_is_addressed_by_its_name():
     assert Recipe.from_toml(recipe.to_toml()) == recipe
     assert recipe.with_setting("decay.start", 0.3).step[0].args["lr"] == Spec("decay", {"start": 0.3, "factor": 0.995})
     assert recipe.with_setting("sgd.lr", 0.3) == recipe.with_setting("decay.start", 0.3)
-    assert Recipe().with_setting("sgd.lr", "cosine(0.3, rounds=50)").step[0].args["lr"] == Spec("cosine", {"start": 0.3, "rounds": 50})
+    falling = Recipe().with_setting("sgd.lr", "cosine(0.3, rounds=50)")
+    assert falling.step[0].args["lr"] == Spec("cosine", {"start": 0.3, "rounds": 50})
     with pytest.raises(askew.AskewError, match=r"decay: start must not be negative, got -1\.0"):
         recipe.with_setting("decay.start", -1.0)
     with pytest.raises(askew.AskewError, match="schedule 'decay' has no argument 'begin'"):
@@ -116,8 +117,8 @@ def test_a_population_is_a_scheme_and_combinators():
     assert (recipe.population.name, recipe.population.args) == ("iid", {"clients": 4})
     assert recipe == Recipe(population=PopulationSpec.of(Spec("iid", {"clients": 4})) + hold_out(0.1, use=20)
                             + "share(0.5)")
-    changed = recipe.with_setting("hold_out.fraction", 0.2).with_setting("share.fraction",
-                                                                         1.0).with_setting("population.clients", 5)
+    changed = recipe.with_setting("hold_out.fraction", 0.2).with_setting("share.fraction", 1.0)
+    changed = changed.with_setting("population.clients", 5)
     assert str(changed.population) == "iid(clients=5) + hold_out(fraction=0.2, use=20) + share(fraction=1.0)"
     with pytest.raises(askew.AskewError, match="the recipe has no piece 'validation'"):
         recipe.with_setting("validation.fraction", 0.2)
@@ -128,7 +129,8 @@ def test_a_population_is_a_scheme_and_combinators():
 @pytest.mark.parametrize("name", ["hold_out", "hold_out_use", "share", "validation"])
 def test_fields_that_are_combinators_now_name_the_remedy(name):
     for change in (lambda: Recipe().replace(**{name: 0.1}), lambda: Recipe().with_setting(name, 0.1)):
-        with pytest.raises(askew.AskewError, match=rf"{name!r} is a part of population now: write '\.\.\. \+ ") as error:
+        with pytest.raises(askew.AskewError,
+                           match=rf"{name!r} is a part of population now: write '\.\.\. \+ ") as error:
             change()
         assert "\n" not in str(error.value)
 

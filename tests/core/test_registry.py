@@ -59,7 +59,8 @@ def test_numbers_inside_pieces_may_be_tensors():
     rate = registry.build("schedule", together.args["lr"])
     assert rate(1).tolist() == pytest.approx([0.05, 0.1])
     assert rate(torch.tensor(2)).tolist() == pytest.approx([0.025, 0.05])
-    assert registry.without_numbers(spec) == registry.without_numbers(registry.parse("client", "sgd(lr=decay(3.0, 0.1))"))
+    assert (registry.without_numbers(spec)
+            == registry.without_numbers(registry.parse("client", "sgd(lr=decay(3.0, 0.1))")))
     assert registry.without_numbers(spec) != registry.without_numbers(registry.parse("client", "sgd(lr=0.1)"))
 
 
@@ -98,7 +99,8 @@ def test_a_made_piece_remembers_how_it_was_made():
     ("momentum([decay(0.1, 0.9)])", "cannot be read"),
     ("mask_by_sign_agreement()", "needs 'theta'"),
     ("my.module:piece",
-     "server 'my.module:piece' names a module, which recipes may not; import it (--import my.module) and write 'piece'"),
+     "server 'my.module:piece' names a module, which recipes may not; "
+     "import it (--import my.module) and write 'piece'"),
     ("os:system(path='a:b')", "--import os"),
     ("my_piece(3)", "unknown server 'my_piece'; "), ("my_piece(3)", "--import MODULE"),
 ])
@@ -144,4 +146,5 @@ def test_a_new_server_piece_is_one_function_and_no_edit_elsewhere():
 
 
 def test_a_colon_in_an_argument_is_not_a_module():
-    assert registry.parse("start", "pretrained(path='a:b.safetensors')") == Spec("pretrained", {"path": "a:b.safetensors"})
+    assert (registry.parse("start", "pretrained(path='a:b.safetensors')")
+            == Spec("pretrained", {"path": "a:b.safetensors"}))

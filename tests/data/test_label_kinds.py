@@ -129,7 +129,7 @@ def test_whole_numbers_of_any_type_are_classes(kind, way, tmp_path):
     y = np.concatenate([WHOLE[kind]] * 6)
     if kind == "column" and way in ("parquet", "torch data set of arrays", "torch data set of numbers",
                                     "hugging face with names"):
-        # Lists as labels
+        # Lists as labels.
         with pytest.raises(AskewError, match=r"not a whole number|whole numbers or words|vector of int64"):
             WAYS[way](y, tmp_path)
         return
@@ -158,8 +158,7 @@ def test_what_is_no_class_is_refused_in_one_line(kind, way, tmp_path):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_negative_labels_are_refused_or_keep_their_names(way, tmp_path):
-    """Where labels are positions they cannot be negative; where the distinct ones are numbered, -1 and 1 are two
-    classes."""
+    """Labels that are positions cannot be negative; where distinct ones are numbered, -1 and 1 are two classes."""
     y = np.array([-1, 1] * 9)
     if way.startswith(("from_tensors", "torch", "hugging face with names")):
         with pytest.raises(AskewError, match="label -1 is outside"):
@@ -182,13 +181,13 @@ def test_an_identifier_is_no_class(way, tmp_path):
 
 @pytest.mark.parametrize("y",
                          [torch.tensor([0, 1]).int(), torch.tensor([0.0, 1.0]), torch.tensor([False, True]),
-                          np.array([0, 1]), [0, 1],
-                               torch.eye(2).long(), torch.tensor(0)],
+                          np.array([0, 1]), [0, 1], torch.eye(2).long(), torch.tensor(0)],
                          ids=lambda y: f"{type(y).__name__} {getattr(y, 'dtype', '')}")
 def test_examples_given_directly_have_vectors_of_int64(y):
     good = Examples(torch.zeros(2, 3), torch.tensor([0, 1]))
     for train, test in ((Examples(torch.zeros(2, 3), y), good), (good, Examples(torch.zeros(2, 3), y))):
-        with pytest.raises(AskewError, match=r"own: (train|test): labels must be .*Dataset.from_tensors takes") as caught:
+        with pytest.raises(AskewError,
+                           match=r"own: (train|test): labels must be .*Dataset.from_tensors takes") as caught:
             Dataset("own", train, test, ("a", "b"))
         assert "\n" not in str(caught.value)
 

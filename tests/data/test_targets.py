@@ -1,5 +1,4 @@
-"""Targets that are not classes, from every place that data come from: kept as they are, or one line that says what is
-wrong."""
+"""Targets that are not classes, wherever data come from: kept as they are, or one line that says what is wrong."""
 
 import math
 
@@ -105,7 +104,7 @@ def test_tokens_stay_whole_numbers_on_both_sides(tmp_path):
 
 def test_padding_is_no_token_and_the_vocabulary_may_be_larger():
     y = torch.tensor([[1, 2, -100], [0, 3, 1]])
-    # The largest, 4, stands in the test examples
+    # The largest, 4, stands in the test examples.
     data = Dataset.from_tensors((y, y), (y, y + (y >= 0)), targets="tokens")
     assert data.num_outputs == 5
     assert Dataset.from_tensors((y, y), (y, y), targets="tokens", classes=list("abcdefg")).num_outputs == 7

@@ -40,8 +40,7 @@ def test_values_gradients_and_names_stay(device, monkeypatch):
 
 @pytest.mark.parametrize("layer",
                          [nn.MaxPool2d(3), nn.MaxPool2d(2, return_indices=True), nn.MaxPool2d(2, dilation=2),
-                          nn.MaxPool2d(12, 2),
-                                   nn.AvgPool2d(2), nn.MaxPool1d(2)], ids=repr)
+                          nn.MaxPool2d(12, 2), nn.AvgPool2d(2), nn.MaxPool1d(2)], ids=repr)
 def test_what_has_no_kernels_stays(layer):
     parent = nn.Sequential(layer, nn.ReLU())
     use_fast_layers(parent)

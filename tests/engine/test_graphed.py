@@ -1,5 +1,5 @@
-"""The engine for GPUs equals the reference: on a CPU its fixed buffers, padding, keys and idle clients, on a GPU its
-graphs, too."""
+"""The engine for GPUs equals the reference: on a CPU its fixed buffers, padding, keys and idle
+clients, on a GPU its graphs, too."""
 
 import shutil
 import sysconfig

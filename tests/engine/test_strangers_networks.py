@@ -64,7 +64,8 @@ class Rows(nn.Module):
 
     def forward(self, x):
         rows = x[:, 0]
-        result = self.inner(rows, rows, rows)[0] if isinstance(self.inner, nn.MultiheadAttention) else self.inner(rows)[0]
+        result = (self.inner(rows, rows, rows)[0] if isinstance(self.inner, nn.MultiheadAttention)
+                  else self.inner(rows)[0])
         return self.out(result[:, -1])
 
 
@@ -88,7 +89,8 @@ class Parts(nn.Module):
         self.out = nn.Linear(64, 4)
 
     def forward(self, x):
-        return self.out(torch.cat([(c - c.mean(0)) / (c.var(0, unbiased=False) + 1e-3).sqrt() for c in x.flatten(1).split(4)]))
+        return self.out(torch.cat([(c - c.mean(0)) / (c.var(0, unbiased=False) + 1e-3).sqrt()
+                                   for c in x.flatten(1).split(4)]))
 
 
 class Signs(nn.Module):
@@ -346,7 +348,7 @@ def test_attention_with_learnt_keys_trains_them():
 
 @pytest.mark.parametrize(("layer", "shape"),
                          [(nn.Dropout1d, (6, 5)), (nn.Dropout1d, (6, 5, 4)), (nn.Dropout2d, (6, 5, 4)),
-                                              (nn.Dropout2d, (6, 5, 4, 3)), (nn.Dropout3d, (6, 5, 4, 3)),
+                          (nn.Dropout2d, (6, 5, 4, 3)), (nn.Dropout3d, (6, 5, 4, 3)),
                           (nn.Dropout3d, (6, 5, 2, 2, 2))])
 def test_whole_channels_are_dropped_as_torch_drops_them(layer, shape):
     """Which values fall together, of torch's layer and of ours."""

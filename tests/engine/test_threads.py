@@ -80,7 +80,7 @@ def test_counting_leaves_the_network_as_it_was():
 
 
 def test_one_thread_unless_a_pass_is_large(monkeypatch):
-    # 94,720 operations a step, 360 test images
+    # 94,720 operations a step, 360 test images.
     task = build_task(askew.Recipe(batch_size=10, population="iid(clients=10)"))
     sequential, vectorised, parallel = (make_engine(name, task) for name in ("sequential", "vectorised", "parallel"))
     assert {threads_for(task, engine) for engine in (sequential, vectorised, parallel)} == {Threads(1, 1)}
@@ -89,7 +89,7 @@ def test_one_thread_unless_a_pass_is_large(monkeypatch):
     monkeypatch.setattr(threads, "SHARED", 94_720)
     assert threads_for(task, sequential) == Threads(3, 3)
     assert threads_for(task, sequential, allowed=8) == Threads(8, 8)
-    # They have clients to keep cores busy
+    # They have clients to keep cores busy.
     assert threads_for(task, parallel) == threads_for(task, vectorised) == Threads(1, 3)
 
 
@@ -168,8 +168,7 @@ def test_a_seed_gives_the_same_bits_with_any_number_of_threads(name, engine):
 
 @pytest.mark.parametrize("name", BITS)
 def test_threads_side_by_side_give_the_bits_of_one_by_one(name):
-    """So whether "auto" takes `parallel` (with several threads) or `sequential` (with one) cannot be seen in the
-    weights."""
+    """So whether "auto" takes `parallel` (with several threads) or `sequential` (with one) does not show in weights."""
     one, many = (askew.run(BITS[name], engine=engine) for engine in ("sequential", "parallel"))
     assert all(torch.equal(v, one.model[key]) for key, v in many.model.items())
 

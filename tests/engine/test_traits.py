@@ -67,8 +67,7 @@ def test_what_the_server_sends_is_read():
                          [lambda g: g.ndim > 1, lambda g: g.numel() > 2, lambda g: g.shape[-1] == 2,
                           lambda g: len(g) == 2])
 def test_a_piece_that_looks_at_shapes_does_not_act_by_coordinates(looks):
-    """No weight decay on biases, a rate by fan-in: a client axis in front, or a flat tensor, would show it something
-    else."""
+    """No weight decay on biases, a rate by fan-in: a client axis in front, or a flat tensor, would look different."""
     piece = OnGradient(lambda u, state, ctx: ({name: 2 * g if g.ndim and looks(g) else g for name, g in u.items()},
                                               state))
     assert not traits(piece, model={"w": torch.zeros(3, 4), "b": torch.zeros(3)}).elementwise
@@ -78,7 +77,8 @@ def test_a_chain_acts_by_coordinates_where_all_its_pieces_do():
     assert traits("add_proximal(0.1)", "sgd(0.1, momentum=0.9)").elementwise
     for pieces in (["clip_gradient(1.0)", "sgd(0.1)"], ["sgd(0.1)", "project_to_ball(1.0)"]):
         assert not traits(*pieces).elementwise
-    assert traits("add_proximal(0.1)", "sgd(decay(0.1, 0.9))", "quantize_at_random(8)").reads == {"params", "start", "round", "key"}
+    assert (traits("add_proximal(0.1)", "sgd(decay(0.1, 0.9))", "quantize_at_random(8)").reads
+            == {"params", "start", "round", "key"})
     assert traits("sgd(0.1)", "quantize_at_random(8)").elementwise
 
 
@@ -97,7 +97,8 @@ def scaled(by):
     scaled(lambda u, state, ctx: 0.5**ctx.round),
     scaled(lambda u, state, ctx: 1 / (1 + ctx.step)),
     step(lambda u, state, ctx: ({name: torch.where(v > 0, v, 0.0).clamp(max=1.0) for name, v in u.items()}, state)),
-    step(lambda u, state, ctx: (dict(zip(u, torch._foreach_add(list(u.values()), list(ctx.params.values())), strict=True)), state)),
+    step(lambda u, state, ctx: (dict(zip(u, torch._foreach_add(list(u.values()), list(ctx.params.values())),
+                                         strict=True)), state)),
     step(lambda u, state, ctx: (u, {name: v + u[name] ** 2 for name, v in state.items()}),
          begin=lambda kept, ctx: dict(ctx.params)),
 ], ids=["number", "tensor", "round", "step", "functions", "lists", "state"])
@@ -148,7 +149,8 @@ def test_what_is_read_shows_wherever_it_is_read(name, place):
 
     piece = {"begin": ClientPiece(begin=lambda kept, ctx: torch.zeros(()) + look(ctx)),
              "update": scaled(lambda u, state, ctx: look(ctx)),
-             "end": ClientPiece(end=lambda message, state, kept, ctx: ({**message, "n": torch.zeros(()) + look(ctx)}, kept))}[place]
+             "end": ClientPiece(end=lambda message, state, kept, ctx: (
+                 {**message, "n": torch.zeros(()) + look(ctx)}, kept))}[place]
     assert traits(piece).reads == {name}
 
 
@@ -204,8 +206,7 @@ def _late_clip(length: float = 0.1, after: int = 1) -> OnGradient:
 
 @registry.piece("client")
 def _shared_count(lr: float = 0.1) -> Optimiser:
-    """A rate that falls with a counter of shape [1], which a weight of the network has, too; each client begins
-    elsewhere."""
+    """A rate that falls with a counter of shape [1], as a weight of the network has; each client begins elsewhere."""
     return Optimiser(lambda u, state, ctx: ({name: -lr / state * g for name, g in u.items()}, state + 1),
                      begin=lambda kept, ctx: torch.ones(1) + ctx.client)
 
@@ -221,8 +222,7 @@ class Gained(torch.nn.Module):
 
 @pytest.mark.parametrize("steps", [["_late_clip()", "sgd(lr=0.1)"], ["_shared_count()"]], ids="".join)
 def test_whole_rounds_of_such_pieces(steps):
-    """Taken for pieces by coordinates, they would mix clients without a word: here as many clients as the network has
-    classes."""
+    """Taken for pieces by coordinates, they would mix clients without a word: here as many clients as classes."""
     models = {}
     for engine in ("sequential", "vectorised"):
         recipe = askew.Recipe(population="iid(clients=10)", step=steps, rounds=3, batch_size=50)

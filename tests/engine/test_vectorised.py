@@ -97,7 +97,8 @@ NETS = {
 
 
 def relative(a, b):
-    return float((sum(((a[k].double() - b[k].double()) ** 2).sum() for k in a) / sum((a[k].double() ** 2).sum() for k in a)).sqrt())
+    return float((sum(((a[k].double() - b[k].double()) ** 2).sum() for k in a)
+                  / sum((a[k].double() ** 2).sum() for k in a)).sqrt())
 
 
 def away_from_zeros(net):
@@ -337,13 +338,13 @@ def test_chunks_are_about_equally_large(jobs, at_most, sizes):
     task = build_task(askew.Recipe(population=f"iid(clients={jobs})", batch_size=16))
     engine = Vectorised(task, chunk_jobs=at_most)
     start = initial_model(task)
-    assert [len(chunk.jobs) for _, chunk in engine.train([Lane(engine.task, {0: start}, [Job(0, k) for k in range(jobs)], 0)])] == sizes
+    lane = Lane(engine.task, {0: start}, [Job(0, k) for k in range(jobs)], 0)
+    assert [len(chunk.jobs) for _, chunk in engine.train([lane])] == sizes
 
 
 @pytest.mark.parametrize(("steps", "uneven", "parts"),
                          [(10, False, [10]), (16, False, [16]), (50, False, [16, 16, 16, 2]),
-                                                        (10, True, [8, 2]), (1, True, [1]),
-                          (31, True, [16, 8, 4, 2, 1])])
+                          (10, True, [8, 2]), (1, True, [1]), (31, True, [16, 8, 4, 2, 1])])
 def test_few_lengths_of_graphs(steps, uneven, parts):
     assert _parts(steps, uneven) == parts
     assert sum(parts) == steps

@@ -30,8 +30,8 @@ def device() -> str:
 
 
 def _mend_products_of_bf16() -> None:
-    """The interpreter keeps bf16 as bare 16-bit numbers, and `tl.dot` multiplies those bits (up to Triton 3.9): widen
-    them first."""
+    """The interpreter keeps bf16 as bare 16-bit numbers, and `tl.dot` multiplies those bits (up to
+    Triton 3.9): widen them first."""
     import numpy as np
     import triton.language as tl
     from triton.runtime import interpreter

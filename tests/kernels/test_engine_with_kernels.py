@@ -35,9 +35,8 @@ OWN = {"all of images": images, "group norm": groups}
 # network -> kernels that must have been launched for it
 NORM = {"norm._moments_kernel", "norm._gradient_sums_kernel", "norm._scaled_kernel", "norm._scaled_back_kernel"}
 KERNELS = {
-    "all of images": NORM
-    | {"conv._product_kernel", "conv._weight_gradient_kernel", "lrn._forward_kernel", "lrn._backward_kernel",
-                             "pool._forward_kernel", "pool._backward_kernel"},
+    "all of images": NORM | {"conv._product_kernel", "conv._weight_gradient_kernel", "lrn._forward_kernel",
+                             "lrn._backward_kernel", "pool._forward_kernel", "pool._backward_kernel"},
     "group norm": NORM,
     "lstm": {"recurrent._lstm_kernel", "recurrent._lstm_backward_kernel"},
     "gru": {"recurrent._gru_kernel", "recurrent._gru_backward_kernel"},
@@ -63,8 +62,8 @@ def test_a_network_on_kernels_trains_as_it_does_one_by_one(name, launched):
 
 
 def test_no_kernel_is_missing_from_the_table(launched):
-    """Every file is looked through: what is called `..._kernel` there is launched above; other functions in Triton's
-    language help it."""
+    """Every file is looked through: what is called `..._kernel` there is launched above; other functions
+    in Triton's language help it."""
     from triton.runtime.interpreter import InterpretedFunction
 
     modules = [splitmix,

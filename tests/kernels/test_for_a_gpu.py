@@ -1,5 +1,4 @@
-"""Kernels are compiled for a GPU's instructions where there is no GPU: the interpreter takes more than the compiler
-does.
+"""Kernels are compiled for a GPU's instructions where there is no GPU: the interpreter takes more than the compiler.
 
 There `test_without_a_gpu.py` runs these tests in a process of their own, in which the kernels are made ready for that.
 """

@@ -6,8 +6,8 @@ from torch import Tensor, nn
 
 
 def kept_by_compiled(layer: nn.Module, x: Tensor) -> list[Tensor]:
-    """The tensors (without values) that the compiled forward pass hands to the backward pass, as Inductor would cut the
-    two apart."""
+    """The tensors (without values) that the compiled forward pass hands to the backward pass, as
+    Inductor would cut the two apart."""
     from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
     from torch._dynamo.backends.common import aot_autograd
 
@@ -38,7 +38,8 @@ def test_normalisation_keeps_its_input_as_it_came(kind, device):
         owner = network.get_submodule(name.rpartition(".")[0])
         stacked = torch.zeros((2, 0), device=device) if name.endswith("counts") else torch.stack([b, b])
         setattr(owner, name.rpartition(".")[2], stacked)
-    x = torch.randn(6, 4, 5, 5, device=device, dtype=torch.bfloat16).contiguous(memory_format=torch.channels_last).requires_grad_()
+    x = torch.randn(6, 4, 5, 5, device=device, dtype=torch.bfloat16)
+    x = x.contiguous(memory_format=torch.channels_last).requires_grad_()
     kept = kept_by_compiled(network, x)
     assert any(v.numel() == x.numel() and v.dtype == torch.bfloat16 for v in kept), "the input itself is needed"
     assert not [v.shape for v in kept if v.numel() >= x.numel() and v.dtype == torch.float32]

@@ -23,7 +23,8 @@ def test_the_per_client_convolution_equals_one_convolution_a_client(shape, dtype
 
     clients, batch, channels, height, width, outputs, taps, padding, stride = shape
     generator = torch.Generator(device).manual_seed(0)
-    x = torch.randn(clients * batch, channels, height, width, device=device, generator=generator).to(dtype).requires_grad_()
+    x = torch.randn(clients * batch, channels, height, width, device=device, generator=generator)
+    x = x.to(dtype).requires_grad_()
     w = (torch.randn(clients, outputs, channels, taps, taps, device=device, generator=generator) / taps
          / channels**0.5).requires_grad_()
     b = torch.randn(clients, outputs, device=device, generator=generator).requires_grad_()
@@ -63,7 +64,8 @@ def test_local_response_normalisation_equals_torch(channels, size, alpha, rectif
     from askew.engine.kernels.lrn import local_response_norm
 
     generator = torch.Generator(device).manual_seed(0)
-    x = torch.randn(7, channels, 9, 11, device=device, generator=generator).to(dtype).contiguous(memory_format=torch.channels_last)
+    x = torch.randn(7, channels, 9, 11, device=device, generator=generator).to(dtype)
+    x = x.contiguous(memory_format=torch.channels_last)
     dy = torch.randn(x.shape, device=device, generator=generator).to(dtype)
     y = local_response_norm(x.requires_grad_(), size, alpha, 0.75, 1.0, rectify)
     double = x.detach().double().requires_grad_()
@@ -125,8 +127,8 @@ def test_batch_norm_sums_equal_torch(shape, device):
 def values_for_normalising(dtype, device):
     """Three sets of two examples, of which the first set has one real one and the second none."""
     generator = torch.Generator(device).manual_seed(0)
-    x, dy = (torch.randn(6, 20, 3, 4, device=device, generator=generator).to(dtype).contiguous(memory_format=torch.channels_last)
-             .unflatten(0, (3, 2)) for _ in range(2))
+    x, dy = (torch.randn(6, 20, 3, 4, device=device, generator=generator).to(dtype)
+             .contiguous(memory_format=torch.channels_last).unflatten(0, (3, 2)) for _ in range(2))
     columns = [torch.randn(3, 20, device=device, generator=generator) for _ in range(5)]
     real = torch.tensor([1, 0, 2], device=device)
     mask = (torch.arange(2, device=device) < real[:, None]).view(3, 2, 1, 1, 1)

@@ -1,5 +1,4 @@
-"""The kernels' tests without a GPU, in processes of their own: run by Triton's interpreter on a CPU, and compiled for a
-GPU."""
+"""The kernels' tests without a GPU, in processes of their own: by Triton's interpreter on a CPU, and compiled."""
 
 import os
 import subprocess
@@ -13,8 +12,7 @@ COMPILED = "test_for_a_gpu.py"
 
 
 def run_in_a_process(tests: list[str], **variables: str) -> None:
-    """None may be left out but what says that it needs a GPU: a kernel that Triton no longer takes would go
-    untested."""
+    """None is left out but what says that it needs a GPU: a kernel that Triton no longer takes would go untested."""
     pytest.importorskip("triton")
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", **variables}
     environment = {name: value for name, value in environment.items() if not name.startswith("PYTEST_")}
@@ -39,4 +37,5 @@ class TestInAProcess:
 
     def test_triton_is_not_imported_without_a_gpu(self):
         code = "import sys, askew.engine.layers.client_axis, askew.core.rng; sys.exit('triton' in sys.modules)"
-        assert subprocess.run([sys.executable, "-c", code], env={**os.environ, "CUDA_VISIBLE_DEVICES": ""}, check=False).returncode == 0
+        done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "CUDA_VISIBLE_DEVICES": ""}, check=False)
+        assert done.returncode == 0

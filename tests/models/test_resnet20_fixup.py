@@ -143,8 +143,8 @@ class AuthorsBlock(nn.Module):
 class AuthorsNet(nn.Module):
     def __init__(self, ours: nn.Sequential) -> None:
         super().__init__()
-        self.conv1, self.layers = copy.deepcopy(ours.conv1), nn.Sequential(*(AuthorsBlock(block)
-                                                                             for block in blocks(ours)))
+        self.conv1 = copy.deepcopy(ours.conv1)
+        self.layers = nn.Sequential(*(AuthorsBlock(block) for block in blocks(ours)))
         self.bias1, self.bias2, self.fc = nn.Parameter(torch.zeros(1)), nn.Parameter(torch.zeros(1)), nn.Linear(64, 10)
         nn.init.zeros_(self.fc.weight), nn.init.zeros_(self.fc.bias)
 

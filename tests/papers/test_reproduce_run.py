@@ -92,9 +92,8 @@ def test_folders_that_an_earlier_version_named_and_wrote_are_gone_on_with(toy, g
         folder.rename(folder.with_name(f"{number}-0"))
     assert go(toy, "broken", engine="sequential")
     assert len(trained) == 2 * whole, "no round twice"
-    assert {f"{number}-0" for number in range(len(folders))} <= {folder.name
-                                                                 for folder in (tmp_path / "broken-work"
-                                                                                / "toy2020").iterdir()}
+    kept = {folder.name for folder in (tmp_path / "broken-work" / "toy2020").iterdir()}
+    assert {f"{number}-0" for number in range(len(folders))} <= kept
     assert records(tmp_path, "broken") == records(tmp_path, "whole")
 
 

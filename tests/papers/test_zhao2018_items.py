@@ -196,7 +196,8 @@ def test_sharing_is_that_of_section_4_2():
     for row in ITEMS["figure7b"].rows[1:]:
         (recipe,) = row.recipes
         used = {"G10%": 4_000, "G20%": 8_000}[row.series]
-        assert str(recipe.population) == f"{zhao2018.ONE_CLASS} + hold_out(fraction=0.2, use={used}) + share(fraction={row.x / 100})"
+        assert (str(recipe.population)
+                == f"{zhao2018.ONE_CLASS} + hold_out(fraction=0.2, use={used}) + share(fraction={row.x / 100})")
         assert (recipe.start.name, recipe.start.args["until"], recipe.rounds) == ("warm_up", 0.6, 300)
     not_shared = rows_of(ITEMS["table3-cifar10"])["FedAvg non-IID(1), B=100, E=1"]
     assert ITEMS["figure7a"].rows[0].recipes[0] == not_shared.recipes[0]

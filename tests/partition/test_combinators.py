@@ -130,7 +130,8 @@ def test_validation_is_a_part_of_each_clients_own_examples() -> None:
     for client in range(10):
         assert sorted([*kept.train[client], *kept.validation[client]]) == whole.train[client].tolist()
     assert np.array_equal(kept.counts, kept.train.counts(SOURCE.labels, 10))
-    assert draw("hierarchical() + validation(0.9)", SOURCE).sizes.tolist() == draw("hierarchical()", SOURCE).sizes.tolist()
+    assert (draw("hierarchical() + validation(0.9)", SOURCE).sizes.tolist()
+            == draw("hierarchical()", SOURCE).sizes.tolist())
 
 
 def test_a_subset_keeps_sizes_in_proportion_and_leaves_nobody_without() -> None:

@@ -58,21 +58,24 @@ def test_methods_that_change_more_than_chains():
     scheme = str(askew.Recipe().population)
     for method in (server_training, ozdayi_combination):
         assert str(method().population) == f"{scheme} + hold_out(fraction=0.05)"
-    assert str(server_training(askew.Recipe(population="pooled() + hold_out(0.2)")).population) == "pooled() + hold_out(fraction=0.2)"
+    own = server_training(askew.Recipe(population="pooled() + hold_out(0.2)"))
+    assert str(own.population) == "pooled() + hold_out(fraction=0.2)"
     sharing = data_sharing(hold_out=0.2, alpha=0.5)
     assert str(sharing.population) == f"{scheme} + hold_out(fraction=0.2) + share(fraction=0.5)"
     assert str(sharing.start) == "warm_up(until=0.6)"
     behind = data_sharing(fedcd(), alpha=0.5)  # clients validate on what they share, too
-    assert str(behind.population) == f"{scheme} + hold_out(fraction=0.1) + share(fraction=0.5) + validation(fraction=0.2)"
+    assert (str(behind.population)
+            == f"{scheme} + hold_out(fraction=0.1) + share(fraction=0.5) + validation(fraction=0.2)")
     assert str(data_sharing(warm_up_until=0.0).start) == "random()"
     clones = fedcd(milestones=[2], bits=4)
     assert str(clones.pool) == "clone_and_delete(milestones=[2])"
     assert texts(clones.upload) == ["quantize_at_random(bits=4)"]
     assert texts(fedcd(bits=4, rounding="nearest").upload) == ["quantize(bits=4)"]
     assert str(clones.population) == f"{scheme} + validation(fraction=0.2)"
-    # Its devices have validation data
+    # Its devices have validation data.
     assert str(fedcd(askew.Recipe(population="hierarchical()")).population) == "hierarchical()"
-    assert str(fedcd(askew.Recipe(population="iid(4) + validation(0.1)")).population) == "iid(clients=4) + validation(fraction=0.1)"
+    assert (str(fedcd(askew.Recipe(population="iid(4) + validation(0.1)")).population)
+            == "iid(clients=4) + validation(fraction=0.1)")
 
 
 def test_data_sharing_gives_every_client_its_share_and_keeps_the_servers_set_balanced():

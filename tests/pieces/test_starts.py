@@ -49,8 +49,7 @@ def test_a_warm_up_sees_the_servers_examples_only():
 
 
 def test_a_warm_up_on_everyone_at_the_batch_of_sgd_is_sgd():
-    """Two epochs from the same weights, as two rounds of training in one place: same steps, another order of
-    examples."""
+    """Two epochs from the same weights, as two rounds of training in one place: same steps, other order of examples."""
     base = askew.Recipe(population="iid(clients=10)", rounds=2)
     sgd = askew.run(askew.pieces.methods.centralised(base))
     tasks = {batch: build_task(base.replace(start=f"warm_up(until=1.0, epochs=2, on='everyone', batch_size={batch})"))

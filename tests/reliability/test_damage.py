@@ -1,5 +1,4 @@
-"""A file that has changed is noticed: a run goes on to the same bits, or is refused in one line, never to other
-bits."""
+"""A file that has changed is noticed: a run goes on to the same bits, or is refused in a line, never to other bits."""
 
 from __future__ import annotations
 
@@ -69,8 +68,10 @@ def test_a_flipped_bit_is_noticed_or_does_not_matter(runs: Path, tmp_path: Path)
                 left = contents(folder)
                 changed = [key for key in whole if left.get(key) != whole[key]]
                 # A name in the recipe is for people: it may differ.
-                assert not changed or (changed == ["recipe.toml"] and left["recipe.toml"].count(b"\n") == whole["recipe.toml"].count(b"\n")), (
-                    f"bit {bit} of byte {at} of {name}: {changed} differ, {outcome}")
+                assert not changed or (
+                    changed == ["recipe.toml"]
+                    and left["recipe.toml"].count(b"\n") == whole["recipe.toml"].count(b"\n")), (
+                        f"bit {bit} of byte {at} of {name}: {changed} differ, {outcome}")
             shutil.rmtree(folder)
     seen = {name: {outcome: n for (other, outcome), n in sorted(outcomes.items()) if other == name} for name in names}
     assert seen["checkpoint-4.pt"].keys() == {"warned"}, "the one before it is taken"

@@ -1,5 +1,4 @@
-"""Nothing that a person made is lost: only what askew wrote goes, one process at a time, each run in a folder of its
-own."""
+"""Nothing that a person made is lost: only what askew wrote goes, one process at a time, each run in its own folder."""
 
 from __future__ import annotations
 
@@ -72,7 +71,8 @@ def test_overwriting_a_run_leaves_what_is_not_askews(tmp_path: Path) -> None:
     left = snapshot(run)
     assert {name: left[name] for name in mine} == mine
     askew.run(SHORT, out=tmp_path / "fresh")
-    assert {name: content for name, content in contents(run).items() if name not in mine} == contents(tmp_path / "fresh")
+    left = {name: content for name, content in contents(run).items() if name not in mine}
+    assert left == contents(tmp_path / "fresh")
 
 
 def _stop(record: askew.Record, recipe: askew.Recipe) -> None:

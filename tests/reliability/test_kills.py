@@ -31,8 +31,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory, one_thread: None) -> dict[st
 @pytest.mark.parametrize("kind", KINDS)
 def test_killed_in_the_middle_of_each_file_operation(kind: str, whole: dict[str, dict[str, bytes]],
                                                      tmp_path: Path) -> None:
-    """At the first, second, ... operation of a kind, in a run that saves after every round, until it gets to its
-    end."""
+    """At the first, second, ... operation of a kind, in a run that saves after every round, up to its end."""
     kills, generator = 0, random.Random(kind)
     for recipe in RECIPES if LONG else generator.sample(RECIPES, 2):
         number = 1
@@ -95,7 +94,7 @@ def test_what_a_kill_costs_with_default_settings(tmp_path: Path) -> None:
     assert max(lost) < 5.0
     record("kills-lost",
            {"what": "seconds of work lost to SIGKILL, default settings, runs of 2 to 20 s", "kills": len(lost),
-                          "seconds_lost": {"most": round(max(lost), 2), "mean": round(sum(lost) / len(lost), 2)}})
+            "seconds_lost": {"most": round(max(lost), 2), "mean": round(sum(lost) / len(lost), 2)}})
 
 
 @pytest.mark.parametrize("numbers", [(signal.SIGTERM,), (signal.SIGHUP,), (signal.SIGINT, signal.SIGINT),

@@ -30,8 +30,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def begin_or_go_on(recipe: askew.Recipe, folder: Path, **options: Any) -> askew.Result | None:
-    """What a person does after a crash: resume, and where there is nothing to resume, run it again, unless it is
-    finished."""
+    """What a person does after a crash: resume, or, with nothing to resume, run it again, unless it is finished."""
     try:
         return askew.resume(folder, **options)
     except askew.AskewError as error:
@@ -43,8 +42,7 @@ def begin_or_go_on(recipe: askew.Recipe, folder: Path, **options: Any) -> askew.
 
 
 def in_a_child(work: Callable[[], Any]) -> int:
-    """Start work in a child process, and give its number; the child ends with code 0, 1 after an error, 3
-    interrupted."""
+    """Start work in a child process, and give its number; it ends with code 0, 1 after an error, 3 interrupted."""
     child = os.fork()
     if child:
         return child

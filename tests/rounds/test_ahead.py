@@ -1,5 +1,4 @@
-"""Handing the next round over before this one is checked changes no result, and leaves no trace where this one
-fails."""
+"""Handing the next round over before this one is checked changes no result, and leaves no trace if this one fails."""
 
 from functools import partialmethod
 

@@ -22,8 +22,10 @@ SERVER = {
 REFUSED = {
     ("train_on_server", "mask_by_sign_agreement"): "put mask_by_sign_agreement before it",
     ("train_on_server", "rescale_to_mean_norm"): "put it before the piece that trains at the server",
-    ("train_on_server", "evaluate_average"): "evaluate_average would judge the average without the server's training; use one of the two",
-    ("evaluate_average", "train_on_server"): "evaluate_average would judge the average without the server's training; use one of the two",
+    ("train_on_server", "evaluate_average"): "evaluate_average would judge the average without the server's "
+                                             "training; use one of the two",
+    ("evaluate_average", "train_on_server"): "evaluate_average would judge the average without the server's "
+                                             "training; use one of the two",
 }
 REFUSED |= dict.fromkeys(permutations(("momentum", "adam", "adagrad", "yogi"), 2),
                          "are both optimisers, one right behind the other; keep one of them")

@@ -23,7 +23,8 @@ def test_an_update_that_is_not_finite(tmp_path):
     message = str(error.value)
     assert "\n" not in message
     assert message.startswith("round 1: the update of client")
-    assert message.endswith("lower the learning rate (sgd.lr is 1000000.0), or clip gradients (clip_gradient(10) before sgd)")
+    assert message.endswith("lower the learning rate (sgd.lr is 1000000.0), "
+                            "or clip gradients (clip_gradient(10) before sgd)")
     weights, start = load_file(tmp_path / "run" / "model.safetensors"), initial_model(build_task(recipe)).params
     assert all(torch.equal(weights[name], v) for name, v in start.items())
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["stopped"] == message

@@ -29,8 +29,7 @@ def _plain_average() -> Aggregator:
 def _majority(step: float = 0.01) -> Aggregator:
     """Makes the update out of the signs alone."""
     return Aggregator(lambda u, state, ctx: ({name: step * s.sign() for name, s in ctx.cohort[SignSum()].items()},
-                                             state),
-                      needs=[SignSum()])
+                                             state), needs=[SignSum()])
 
 
 @registry.piece("client")
@@ -42,8 +41,8 @@ def _plain_descent(rate: float) -> Optimiser:
 @registry.piece("server")
 def _in_halves() -> ServerPiece:
     """A coarse grid for what is sent out, with its own number of bytes."""
-    return ServerPiece(lambda u, state, ctx: ({name: (2 * (ctx.params[name] + v)).round() / 2 - ctx.params[name] for name, v in u.items()},
-                                              state), payload=lambda model: 7)
+    return ServerPiece(lambda u, state, ctx: ({name: (2 * (ctx.params[name] + v)).round() / 2 - ctx.params[name]
+                                               for name, v in u.items()}, state), payload=lambda model: 7)
 
 
 def trained(recipe, form):
@@ -127,8 +126,7 @@ LONGER = BASE.replace(rounds=8, step=["sgd(lr=0.5)"])
 @pytest.mark.parametrize("recipe", [LONGER, fednnnn(LONGER), LONGER.replace(server=["mean()", "_evaluate_blank()"])],
                          ids=["model", "average", "own view"])
 def test_devices_judge_the_model_that_is_evaluated(recipe):
-    """On its own federation the probe that `compare` adds agrees with the run's own numbers, whatever the method
-    evaluates."""
+    """On its own federation the probe that `compare` adds agrees with the run's numbers, whatever it evaluates."""
     probe = f"accuracy_on_devices_of(population='{BASE.population}')"
     result = askew.run(recipe.replace(probes=[probe], judge="devices"))
     for record in result.records:

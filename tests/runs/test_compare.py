@@ -53,7 +53,8 @@ def test_methods_of_one_shape_train_together_with_the_bits_of_a_run_alone():
     told = []
     result = compare(recipes, [0, 1],
                      on_round=lambda record, recipe: told.append((recipe.seed, recipe.name, record["round"])))
-    assert [run.together for contender in result.contenders for run in contender.finished] == [3, 3, 1, 1, 3, 3, 3, 3, 1, 1]
+    assert ([run.together for contender in result.contenders for run in contender.finished]
+            == [3, 3, 1, 1, 3, 3, 3, 3, 1, 1])
     assert told[:6] == [(0, name, round) for round in (1, 2) for name in ("fedavg", "fednnnn", "data_sharing")]
     assert [seed for seed, _, _ in told] == [0] * 15 + [1] * 15
     for contender in result.contenders:
@@ -227,7 +228,7 @@ def test_two_labels_never_share_a_folder(tmp_path):
 
 def test_an_interrupted_comparison_goes_on_where_it_stopped(tmp_path):
     """Finished runs are kept, those under way are resumed, the rest is done: the same numbers as without the break."""
-    # The second and third together
+    # The second and third train together.
     recipes = {"fedprox": fedprox(BASE), "fedavg": BASE, "fednnnn": fednnnn(BASE), "fedcd": fedcd(BASE)}
     whole = compare(recipes, [0], out=tmp_path / "whole")
     rounds = 0
@@ -241,7 +242,8 @@ def test_an_interrupted_comparison_goes_on_where_it_stopped(tmp_path):
     cut = compare(recipes, [0], out=tmp_path / "cut", on_round=stop_in_the_second_group)
     assert cut.interrupted
     assert [len(c.finished) for c in cut.contenders] == [1, 0, 0, 0]
-    assert [any((tmp_path / "cut" / f"{name}-seed0").glob("checkpoint-*.pt")) for name in recipes] == [False, True, True, False]
+    assert ([any((tmp_path / "cut" / f"{name}-seed0").glob("checkpoint-*.pt")) for name in recipes]
+            == [False, True, True, False])
     kept = (tmp_path / "cut" / "fedprox-seed0" / "model.safetensors").stat().st_mtime_ns
     done = compare(recipes, [0], out=tmp_path / "cut", go_on=True)
     assert not done.interrupted

@@ -1,5 +1,5 @@
-"""What clients remember, in checkpoints: a run that is resumed goes on as if nothing had happened, and only what
-changed is written."""
+"""What clients remember, in checkpoints: a run that is resumed goes on as if nothing had happened, and
+only what changed is written."""
 
 from __future__ import annotations
 

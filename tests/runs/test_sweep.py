@@ -86,9 +86,8 @@ def test_a_warm_up_that_configurations_share_is_trained_once(monkeypatch):
         return plain(self, *args, **options)
 
     base = BASE.replace(population=BASE.population + "hold_out(0.2)", rounds=1)
-    recipes = [data_sharing(base.with_setting("hold_out.use", use), alpha=alpha,
-                            warm_up_until=0.99).with_setting("warm_up.epochs", 2)
-               .replace(name=f"{alpha} {use}")
+    recipes = [data_sharing(base.with_setting("hold_out.use", use), alpha=alpha, warm_up_until=0.99)
+               .with_setting("warm_up.epochs", 2).replace(name=f"{alpha} {use}")
                for alpha, use in ((0.2, 100), (0.8, 100), (0.8, 60))]
     alone = [askew.run(recipe, engine="sequential") for recipe in recipes]
     monkeypatch.setattr(Task, "train_pooled", counted)

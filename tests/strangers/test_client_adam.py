@@ -1,5 +1,4 @@
-"""Adam at the clients with AMSGrad's maximum, kept between rounds, as somebody writes it who has read
-docs/add-a-method.md."""
+"""Adam at the clients with AMSGrad's maximum, kept between rounds, by somebody who has read docs/add-a-method.md."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""A median at the server, as somebody writes it who has read docs/add-a-method.md: a statistic that keeps all, and a
-piece."""
+"""A median at the server, by somebody who has read docs/add-a-method.md: a statistic that keeps all, and a piece."""
 
 from __future__ import annotations
 

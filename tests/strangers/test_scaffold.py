@@ -1,5 +1,4 @@
-"""SCAFFOLD, as somebody writes it who has read docs/add-a-method.md: two pieces, and the paper's loop in plain
-PyTorch."""
+"""SCAFFOLD, by somebody who has read docs/add-a-method.md: two pieces, and the paper's loop in plain PyTorch."""
 
 from __future__ import annotations
 

@@ -233,6 +233,7 @@ def test_scores_clones_and_deletions(monkeypatch: pytest.MonkeyPatch) -> None:
         assert [list(pair) for pair in changes.clones] == entry["clones"]
         assert list(changes.deleted) == entry["deleted"]
         assert list(pool.choice(state)) == entry["choice"]
-        assert {str(m): list(who) for m, who in pool.trainers(state, range(data["devices"])).items()} == entry["trainers"]
+        trainers = pool.trainers(state, range(data["devices"]))
+        assert {str(m): list(who) for m, who in trainers.items()} == entry["trainers"]
         for model, who in entry["trainers"].items():
             same(pool.scores(state, int(model), who), [entry["sent"][device][model] for device in who], where)

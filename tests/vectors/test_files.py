@@ -49,8 +49,8 @@ def test_every_piece_is_in_a_file(kind: str, pieces: list[str]) -> None:
 
 
 def test_no_file_imports_askew() -> None:
-    assert not [path.name for path in FOLDER.rglob("*.py") if "import askew" in path.read_text()
-                or "from askew" in path.read_text()]
+    assert not [path.name for path in FOLDER.rglob("*.py")
+                if "import askew" in path.read_text() or "from askew" in path.read_text()]
 
 
 def test_a_stranger_can_check_four_methods_without_askew() -> None:

@@ -35,7 +35,8 @@ def compare(
     data: Annotated[str | None, typer.Option(help="The data set, by name or call; else the embedded digits.")] = None,
     population: Annotated[str | None, typer.Option(help="How clients share the data; else one class a client.")] = None,
     methods: Annotated[str | None, typer.Option(
-        help="Names or calls with commas between, + for a combination: 'fedavg,fedprox(mu=0.1)+fedavgm'; else those of the five papers.")
+        help="Names or calls with commas between, + for a combination: 'fedavg,fedprox(mu=0.1)+fedavgm'; "
+             "else those of the five papers.")
     ] = None,
     seeds: Annotated[int, typer.Option(help="How many seeds.")] = 3,
     seed: Annotated[int | None, typer.Option(help="The first of them.")] = None,
@@ -45,7 +46,8 @@ def compare(
         help="Count rounds to this accuracy; else to 95% of what centralised training reaches.")] = None,
     folder: Annotated[Path | None, typer.Option(
         "--out", metavar="DIR", help="Where it all goes; else a new folder under runs/.")] = None,
-    go_on: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted comparison in DIR (same options).")] = False,
+    go_on: Annotated[bool, typer.Option(
+        "--resume", help="Go on with an interrupted comparison in DIR (same options).")] = False,
     retry_failed: RetryFailed = False,
     checkpoint_every: CheckpointEvery = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it here too: .png, .svg or .pdf.")] = None,
@@ -57,8 +59,7 @@ def compare(
 ) -> None:
     """Run methods side by side on one federation: same data, clients, first weights and rounds for all.
 
-    Without options: what skew costs FedAvg, then the five papers' methods on ten clients that have one class of digit
-    each.
+    Without options: what skew costs FedAvg, then the five papers' methods on ten clients with one class of digit each.
 
     Examples:
 
@@ -106,8 +107,8 @@ def _compared(recipes: Mapping[str, Recipe], skews: Mapping[str, Recipe], seeds:
     first = next(iter(recipes.values())).seed
     rounds = seeds * sum(recipe.rounds for recipe in (*recipes.values(), *skews.values()))
     with RunProgress(rounds, "compare") as progress:
-        result = run_all(recipes, range(first, first + seeds), target=target, out=folder, on_round=progress.on_round,
-                         **shared)
+        result = run_all(recipes, range(first, first + seeds), target=target, out=folder,
+                         on_round=progress.on_round, **shared)
         ladder = None
         if skews and not result.interrupted:
             ladder = run_all(skews, result.seeds, out=folder / "skew", on_round=progress.on_round,
@@ -210,7 +211,8 @@ def _about_judge(table: Mapping[str, Any]) -> str:
     if table["judge"] != "devices":
         return ""
     personal = ", ".join(row["method"] for row in table["methods"] if row["personal"])
-    because = f"since under {personal} each client has a model of its own" if personal else "since the federation is about devices"
+    because = (f"since under {personal} each client has a model of its own" if personal
+               else "since the federation is about devices")
     return (f"own data: accuracy on data like each client's own, mean over the clients; all are judged so, {because}. "
             f"Always answering a client's most frequent class would score {table['majority_class_accuracy']:.1%}.")
 

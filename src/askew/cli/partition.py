@@ -40,7 +40,8 @@ app = typer.Typer()
 @app.command()
 def partition(
     scheme: Annotated[str, typer.Option(
-        help="A scheme by name or as a call, with combinators where wanted: 'dirichlet(clients=100, alpha=0.1) + hold_out(0.05)'.")],
+        help="A scheme by name or as a call, with combinators where wanted: "
+             "'dirichlet(clients=100, alpha=0.1) + hold_out(0.05)'.")],
     data: Annotated[str, typer.Option(help="The data set, by name or call.")] = "digits",
     clients: Annotated[int | None, typer.Option(help="How many clients.")] = None,
     alpha: Annotated[float | None, typer.Option(help="Dirichlet concentration: 0 one class, inf all alike.")] = None,

@@ -34,12 +34,15 @@ Methods = Annotated[list[str] | None, typer.Option(
 
 @app.command()
 def run(
-    file: Annotated[Path | None, typer.Argument(help="A recipe in TOML; without one, FedAvg on the embedded digits.")] = None,
+    file: Annotated[Path | None, typer.Argument(
+        help="A recipe in TOML; without one, FedAvg on the embedded digits.")] = None,
     settings: Settings = None,
     method: Methods = None,
     seed: Annotated[int | None, typer.Option(help="Seed of every random stream.")] = None,
-    folder: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="The run folder; else a new one under runs/.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run that DIR holds; only what askew wrote goes.")] = False,
+    folder: Annotated[Path | None, typer.Option(
+        "--out", metavar="DIR", help="The run folder; else a new one under runs/.")] = None,
+    overwrite: Annotated[bool, typer.Option(
+        "--overwrite", help="Replace a run that DIR holds; only what askew wrote goes.")] = False,
     checkpoint_every: CheckpointEvery = None,
     engine: Engine = "auto",
     precision: Precision = "fp32",
@@ -74,8 +77,7 @@ def show(result: Result, as_json: bool) -> None:
     rounds = len(result.records)
     if as_json:
         print_json({result.headline: result.score, "headline": result.headline, "rounds": rounds,
-                    "seed": result.recipe.seed, "run": str(result.folder),
-                    "method": result.recipe.name,
+                    "seed": result.recipe.seed, "run": str(result.folder), "method": result.recipe.name,
                     "loss": result.evaluations[-1]["loss"] if result.evaluations else None,
                     "seconds": round(result.seconds, 3), "interrupted": result.interrupted,
                     **({"dropped": result.dropped} if result.dropped else {})})
@@ -92,5 +94,6 @@ def show(result: Result, as_json: bool) -> None:
             out.print(in_words(result.dropped))
         out.print(f"run folder: {result.folder}")
     if result.interrupted:
-        err.print(f"interrupted after {rounds} of {result.recipe.rounds} rounds; go on with: askew resume {result.folder}")
+        err.print(f"interrupted after {rounds} of {result.recipe.rounds} rounds; go on with: "
+                  f"askew resume {result.folder}")
         raise typer.Exit(130)

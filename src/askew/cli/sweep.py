@@ -29,14 +29,16 @@ RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="With --resume
 
 @app.command()
 def sweep(
-    file: Annotated[Path | None, typer.Argument(help="A recipe in TOML; without one, FedAvg on the embedded digits.")] = None,
+    file: Annotated[Path | None, typer.Argument(
+        help="A recipe in TOML; without one, FedAvg on the embedded digits.")] = None,
     axes: Annotated[list[str] | None, typer.Option(
         "--grid", metavar="KEY=A,B,...", help="Values of one setting; repeat for more axes.")] = None,
     settings: Settings = None,
     method: Methods = None,
     folder: Annotated[Path | None, typer.Option(
         "--out", metavar="DIR", help="Keep a run folder for each configuration here; else nothing is written.")] = None,
-    go_on: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted sweep in DIR (same options).")] = False,
+    go_on: Annotated[bool, typer.Option(
+        "--resume", help="Go on with an interrupted sweep in DIR (same options).")] = False,
     retry_failed: RetryFailed = False,
     checkpoint_every: CheckpointEvery = None,
     engine: Engine = "auto",
@@ -57,7 +59,7 @@ def sweep(
     import_modules(imports)
     values = _axes(axes or [])
     recipes = grid(load_recipe(file, settings or [], method), values)
-    # In the order of `grid`
+    # In the order of `grid`.
     combinations = [dict(zip(values, chosen, strict=True)) for chosen in product(*values.values())]
     check_retry(retry_failed, go_on)
     check_many(folder, go_on, "sweep")
@@ -74,7 +76,8 @@ def sweep(
     else:
         out.print(_table(rows))
     if interrupted:
-        remedy = f"go on with the same options and --resume --out {folder}" if folder else "with --out DIR it could be gone on with"
+        remedy = (f"go on with the same options and --resume --out {folder}" if folder
+                  else "with --out DIR it could be gone on with")
         err.print(f"interrupted: this is how far it came; {remedy}", soft_wrap=True)
         raise typer.Exit(130)
     if all(result.failed for result in results):

@@ -56,8 +56,8 @@ def client_message(pieces: ClientPiece | Sequence[ClientPiece], update: Sequence
         tensor([-0.9000,  0.3000,  0.3000])
     """
     began = [0.0] * len(update) if start is None else list(start)
-    chain, ctx = ClientChain(_several(pieces)), client_context([a + b for a, b in zip(began, update, strict=True)],
-                                                               began, round, **rest)
+    chain = ClientChain(_several(pieces))
+    ctx = client_context([a + b for a, b in zip(began, update, strict=True)], began, round, **rest)
     kept = chain.keep(ModelState(ctx.start))
     return chain.end({"update": _vector(update), "buffers": {}}, chain.begin(kept, ctx), kept, ctx)[0]
 

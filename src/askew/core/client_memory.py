@@ -63,8 +63,9 @@ class ClientMemory:
         leaves, shape = tree_flatten(rows)
         there = [(tuple(v.shape[1:]), v.dtype) for v in self._table]
         if shape != self._shape or [(tuple(v.shape[1:]), v.dtype) for v in leaves] != there:
-            raise AskewError(f"a client piece's `end` returns memory of another form than its `keep`: {[(tuple(v.shape[1:]), v.dtype) for v in leaves]} "
-                             f"instead of {there}; keep shapes, types and names the same")
+            raise AskewError("a client piece's `end` returns memory of another form than its `keep`: "
+                             f"{[(tuple(v.shape[1:]), v.dtype) for v in leaves]} instead of {there}; "
+                             "keep shapes, types and names the same")
         at = self._index([self._row_for(model, client) for client in clients])
         for v, new in zip(self._table, leaves, strict=True):
             v[at] = new
@@ -82,13 +83,12 @@ class ClientMemory:
 
     @property
     def state(self) -> dict[str, Any]:
-        """For a checkpoint: who has which row, and the rows in blocks, each with a number that grows when it changes.
-        No copies."""
+        """For a checkpoint: who has which row, and the rows in blocks, whose numbers grow with changes. No copies."""
         blocks = range(-(-self._used // ROWS_PER_BLOCK))
         return {"place": [[model, client, row] for (model, client), row in self._place.items()],
                 "blocks": {n: {"version": self._version[n],
                                "rows": [v[n * ROWS_PER_BLOCK : min(self._used, (n + 1) * ROWS_PER_BLOCK)]
-                                                                    for v in self._table]} for n in blocks}}
+                                        for v in self._table]} for n in blocks}}
 
     @state.setter
     def state(self, saved: Mapping[str, Any]) -> None:

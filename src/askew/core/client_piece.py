@@ -1,9 +1,9 @@
 """Client pieces: the small steps of which a client's round is composed.
 
-A client's round is begin, update at each local step, end. A piece may remember something from one of its client's
-rounds to the next, and may change or add to what the client sends. Pieces are pure and free of Python control flow on
-tensor values, so that an engine may run them for many clients at once under `torch.func.vmap`, with numbers that are
-tensors.
+A client's round is begin, update at each local step, end. A piece may remember something from one of its
+client's rounds to the next, and may change or add to what the client sends. Pieces are pure and free of Python
+control flow on tensor values, so that an engine may run them for many clients at once under `torch.func.vmap`,
+with numbers that are tensors.
 
     FedAvg     sgd(lr)
     FedProx    add_proximal(mu), sgd(lr)
@@ -60,7 +60,8 @@ class ClientContext:
     def key(self) -> Tensor:
         """The random stream of this client and step (in `end`: of this client's upload)."""
         if self.make_key is None:
-            raise AskewError("a piece draws random numbers where there is no stream; give the context one: make_key=lambda: key")
+            raise AskewError("a piece draws random numbers where there is no stream; give the context one: "
+                             "make_key=lambda: key")
         return self.make_key()
 
 
@@ -120,9 +121,9 @@ class ClientPiece:
         wants: names of what it reads of `ctx.shared`.
         bound: no update is longer that leaves it, where it sees to that.
         begin: (memory, context) -> state before the first local step.
-        end: (message, state, memory, context) -> (message, memory), once the last step is done. `message["update"]` is
-            what the client's training came to, `message["buffers"]` its buffers; `context.params` are the trained
-            weights.
+        end: (message, state, memory, context) -> (message, memory), once the last step is done.
+            `message["update"]` is what the client's training came to, `message["buffers"]` its buffers;
+            `context.params` are the trained weights.
         payload: model -> bytes that one such model takes on the wire, where the piece changes that.
         once: a second one in the chain would make no sense: two strengths of one penalty, say.
         check: raises `AskewError` with the reason where the piece makes no sense in a plan.
@@ -246,5 +247,6 @@ class ClientChain:
                 raise AskewError(f"step: {p.name} acts on an update; put it after {names[at[0]]}")
             sent = {name for other in plan.server for name in other.sends}
             if missing := [name for name in p.wants if name not in sent]:
-                raise AskewError(f"step: {p.name} wants {missing[0]!r} from the server; add the server piece that sends it")
+                raise AskewError(f"step: {p.name} wants {missing[0]!r} from the server; "
+                                 "add the server piece that sends it")
             p.check(replace(plan, before=self.pieces[:i], after=self.pieces[i + 1 :]))

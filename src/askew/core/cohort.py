@@ -104,7 +104,8 @@ class Cohort:
             self._buffers[name] = self._buffers[name] + total
         for statistic, gathered in other._totals.items():
             before = self._totals.get(statistic)
-            self._totals[statistic] = gathered if before is None else before if gathered is None else statistic.merge(before, gathered)
+            self._totals[statistic] = (gathered if before is None else before if gathered is None
+                                       else statistic.merge(before, gathered))
         self._squares += other._squares
         self._weights += other._weights
         self._total = self._total + other._total
@@ -126,16 +127,16 @@ class Cohort:
     def __getitem__(self, statistic: Statistic) -> Any:
         """The value of a statistic that a piece or a probe needs."""
         if statistic not in self._totals:
-            raise AskewError(f"{statistic} is not gathered; a piece or probe that reads it must say so: needs=[{statistic}]")
+            raise AskewError(f"{statistic} is not gathered; a piece or probe that reads it must say so: "
+                             f"needs=[{statistic}]")
         return statistic.value(self._totals[statistic])
 
     @property
     def buffers(self) -> Params:
         """The weighted mean of the clients' buffers; counters are rounded to whole numbers."""
         means = {name: total / self._total for name, total in self._buffers.items()}
-        return {name: (v if self._buffer_like[name].is_floating_point()
-                       else v.round()).to(self._buffer_like[name].dtype)
-                for name, v in means.items()}
+        return {name: (v if self._buffer_like[name].is_floating_point() else v.round()).to(
+                    self._buffer_like[name].dtype) for name, v in means.items()}
 
     def norm_of_mean(self, names: Sequence[str] | None = None) -> Tensor:
         """N of these tensors (default: all): the length of the averaged update."""
@@ -172,8 +173,7 @@ def squared_lengths(updates: Mapping[str, Tensor]) -> Tensor:
 
 
 def _squares(rows: Tensor) -> Tensor:
-    """Of each row; a GPU adds up pairwise, a CPU one after the other, which is exact enough over some thousands at a
-    time."""
+    """Of each row; a GPU adds up pairwise, a CPU one after the other, which is exact enough over some thousands."""
     if rows.is_cuda:
         return torch.linalg.vector_norm(rows, dim=1).double().square()
     whole = rows.shape[1] // _BLOCK * _BLOCK

@@ -1,7 +1,7 @@
 """What of torch is not public, in one place, under plain names. All of it has been seen to hold in torch 2.11 to 2.13.
 
-Where a version of torch no longer has one of them, this file fails to import, or the function named here, and nothing
-else.
+Where a version of torch no longer has one of them, this file fails to import, or the function
+named here, and nothing else.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
 
 # `TorchDispatchMode` sees every operation that is done below it; nothing public does.
 
-# Nested dicts and tuples of tensors. torch.utils.pytree (public) comes with 2.14 or later; optree would be a further
-# dependency.
+# Nested dicts and tuples of tensors. torch.utils.pytree (public) comes with 2.14 or later; optree
+# would be a further dependency.
 tree_map = _pytree.tree_map
 tree_leaves = _pytree.tree_leaves
 tree_flatten = _pytree.tree_flatten
@@ -64,12 +64,11 @@ def padding_of(layer: nn.Conv1d | nn.Conv2d) -> list[int]:
 
 
 def computes_as(layer: nn.Module, kind: type[nn.Module]) -> bool:
-    """Whether a layer of a subclass has the methods of `kind` that compute something; convolutions have one beside
-    `forward`."""
+    """Whether a layer of a subclass computes by the methods of `kind`; convolutions have one beside `forward`."""
     return all(getattr(type(layer), name, None) is getattr(kind, name, None) for name in ("forward", "_conv_forward"))
 
 
 def weights_by_level(layer: nn.RNNBase) -> list[list[Tensor]]:
-    """Of a recurrent layer: its weights, level by level and way by way, in the order in which `torch.lstm` and the like
-    take them."""
+    """Of a recurrent layer: its weights, level by level and way by way, in the order in which
+    `torch.lstm` and the like take them."""
     return [[getattr(layer, name) for name in names] for names in layer._all_weights]

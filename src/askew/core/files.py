@@ -1,5 +1,4 @@
-"""Files: written so that a reader meets the old one or the new one, whole; read so that none can hang us or fill the
-memory.
+"""Files: written so that a reader meets the old or the new one, whole; read so that none can hang us or fill memory.
 
 Everything that askew writes goes through here. A file is written aside, under a name that says so, synced, and renamed;
 an interruption at any instant leaves the old file, and at most a leftover that `is_leftover` knows.
@@ -30,8 +29,7 @@ def is_leftover(path: Path) -> bool:
 
 @contextlib.contextmanager
 def written(path: str | Path) -> Iterator[Path]:
-    """A path to write to; at the end of the block, what was written there takes the place of `path`, at once or not at
-    all.
+    """A path to write to; at the end of the block, what was written there replaces `path`, at once or not at all.
 
     Example:
         >>> import tempfile
@@ -116,8 +114,7 @@ def check_regular(path: str | Path, what: str, most: int | None = None) -> None:
 
 def check_new(path: str | Path, option: str, remedy: str = "name another file, or remove it first",
               overwrite: bool = False) -> Path:
-    """Refuse, before any work, a file that exists already or could not be written; nothing a person made is
-    overwritten.
+    """Refuse, before any work, a file that exists or could not be written; nothing a person made is overwritten.
 
     Args:
         option: that names it, e.g. `--save`.
@@ -129,7 +126,8 @@ def check_new(path: str | Path, option: str, remedy: str = "name another file, o
     if not path.parent.is_dir():
         raise AskewError(f"{option}: {str(path)!r}: there is no folder {str(path.parent)!r}; make it first")
     if not os.access(path.parent, os.W_OK):
-        raise AskewError(f"{option}: {str(path)!r} cannot be written: {str(path.parent)!r} is read-only; name another folder")
+        raise AskewError(f"{option}: {str(path)!r} cannot be written: {str(path.parent)!r} is read-only; "
+                         "name another folder")
     return path
 
 

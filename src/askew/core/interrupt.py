@@ -1,9 +1,8 @@
 """Ctrl-C, SIGTERM and SIGHUP (SLURM, containers, a closed terminal): each stops a run as Ctrl-C does.
 
-A signal raises KeyboardInterrupt where the program is, but never in the middle of a shielded block: that is done whole
-first.
-Once one has been raised, those that follow wait: saving what there is takes a moment, and is not to be lost to
-impatience.
+A signal raises KeyboardInterrupt where the program is, but never in the middle of a shielded block: that is
+done whole first. Once one has been raised, those that follow wait: saving what there is takes a moment, and is
+not to be lost to impatience.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from collections.abc import Iterator
 from types import FrameType
 
 SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
-# After which a first signal that has led to nothing must have been swallowed: the next one raises again
+# After which a first signal that has led to nothing must have been swallowed: the next one raises again.
 SWALLOWED_S = 5.0
 
 
@@ -28,8 +27,7 @@ class _State:
 
 @contextlib.contextmanager
 def as_ctrl_c() -> Iterator[None]:
-    """Within the block all of SIGNALS do what Ctrl-C does; those that somebody handles or ignores (nohup) already stay
-    so."""
+    """Within the block all of SIGNALS do what Ctrl-C does; those already handled or ignored (nohup) stay so."""
     if threading.current_thread() is not threading.main_thread():  # signals are the main thread's
         yield
         return

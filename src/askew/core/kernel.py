@@ -1,9 +1,8 @@
 """Triton, where kernels of our own can run, and whether they do.
 
 A file with a kernel holds the same operation in torch, and its gradient, and can be imported everywhere. Without a GPU
-`jit`
-leaves a kernel the plain function that it is written as, which nobody calls, and Triton is not imported: that takes
-half a second, and torch for CPUs does not bring it. Two variables of the environment say otherwise, for tests:
+`jit` leaves a kernel the plain function that it is written as, which nobody calls, and Triton is not imported: that
+takes half a second, and torch for CPUs does not bring it. Two variables of the environment say otherwise, for tests:
 
     TRITON_INTERPRET=1    Triton's own: kernels run on a CPU, slowly
     ASKEW_TRITON=1        kernels are made ready to be compiled for a GPU that is not there

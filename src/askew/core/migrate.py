@@ -38,8 +38,8 @@ def migrate(values: Mapping[str, Any]) -> dict[str, Any]:
 def _combinators(values: Mapping[str, Any]) -> list[str]:
     """What the four fields said, in the order in which it happened; 0 was nothing."""
     held, use, shared, kept = (values.get(key) or None for key in FIELDS_OF_COMBINATORS)
-    parts = {"hold_out": {"fraction": held, "use": use} if held else {}, "share": {"fraction": shared},
-             "validation": {"fraction": kept}}
+    parts = {"hold_out": {"fraction": held, "use": use} if held else {},
+             "share": {"fraction": shared}, "validation": {"fraction": kept}}
     specs = [Spec(name, {key: value for key, value in args.items() if value is not None})
              for name, args in parts.items()]
     return [str(spec) for spec in specs if spec.args]

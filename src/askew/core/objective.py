@@ -90,8 +90,9 @@ class Objective:
     def check_data(self, data: Dataset) -> None:
         """Refuse data whose targets are of another kind."""
         if self.targets is not None and data.targets != self.targets:
-            raise AskewError(f"objective: {self.name} is for targets that are {self.targets}, those of {data.name} are {data.targets}; "
-                             f"choose another objective, or read the data with targets={self.targets!r}")
+            raise AskewError(f"objective: {self.name} is for targets that are {self.targets}, those of {data.name} "
+                             f"are {data.targets}; choose another objective, or read the data with "
+                             f"targets={self.targets!r}")
 
     def check_output(self, output: object, target: Tensor, data: Dataset) -> None:
         """Refuse a network whose output for these few examples does not fit their targets.
@@ -103,18 +104,19 @@ class Objective:
         if self.output_shape is not None:
             wanted = self.output_shape(tuple(target.shape[1:]), data.num_outputs)
             if got != wanted:
-                raise AskewError(f"model: the network gives {got} outputs an example, but {data.name} has {data.num_outputs} "
-                                 f"{data.targets}; {self.name} needs {wanted}: the last layer must have {wanted[-1]} outputs")
+                raise AskewError(f"model: the network gives {got} outputs an example, but {data.name} has "
+                                 f"{data.num_outputs} {data.targets}; {self.name} needs {wanted}: the last layer must "
+                                 f"have {wanted[-1]} outputs")
         if not isinstance(output, Tensor):
             raise AskewError(f"model: the network gives {got}, not a tensor with one row per example")
         try:
             losses = self.losses(output, target)
         except Exception as error:  # whatever an objective of the user's raises
-            raise AskewError(f"objective: {self.name} does not take outputs of shape {tuple(output.shape)} with targets of shape "
-                             f"{tuple(target.shape)}: {first_line(error)}") from None
+            raise AskewError(f"objective: {self.name} does not take outputs of shape {tuple(output.shape)} with "
+                             f"targets of shape {tuple(target.shape)}: {first_line(error)}") from None
         if losses.shape != (len(target),):
-            raise AskewError(f"objective: {self.name} gives losses of shape {tuple(losses.shape)} for {len(target)} examples; "
-                             "there must be one number per example")
+            raise AskewError(f"objective: {self.name} gives losses of shape {tuple(losses.shape)} for {len(target)} "
+                             "examples; there must be one number per example")
 
 
 def objective_of(recipe: Recipe) -> Objective:

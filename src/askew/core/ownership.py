@@ -51,7 +51,8 @@ class Ownership:
         try:
             arrays = [whole_numbers(f"ownership: client {k}", part) for k, part in enumerate(parts)]
         except TypeError:
-            raise AskewError(f"ownership: give the indices of each client, such as [[0, 2], [1]], not {shown(parts)}") from None
+            raise AskewError("ownership: give the indices of each client, such as [[0, 2], [1]], "
+                             f"not {shown(parts)}") from None
         offsets = np.concatenate([[0], np.cumsum([len(a) for a in arrays])]).astype(np.int64)
         owned = cls(np.concatenate(arrays) if arrays else np.zeros(0, np.int64), offsets)
         owned.check_once()

@@ -121,7 +121,8 @@ class Population:
             >>> Population.of(Ownership.of([[0, 1, 2]]), np.array([0, 1, 1]), 2).is_one_place
             True
         """
-        return self.num_clients == 1 and self.class_totals is not None and int(self.sizes[0]) == int(self.class_totals.sum())
+        return (self.num_clients == 1 and self.class_totals is not None
+                and int(self.sizes[0]) == int(self.class_totals.sum()))
 
     @checked
     def accuracies(self, correct: np.ndarray, class_accuracy: np.ndarray) -> np.ndarray:

@@ -40,9 +40,10 @@ class PopulationSpec:
 
     Example:
         >>> population = PopulationSpec.of("iid(clients=4) + hold_out(0.1)") + "share(0.5)"
-        >>> str(population), population.name, population.get("share")
-        ('iid(clients=4) + hold_out(fraction=0.1) + share(fraction=0.5)', 'iid', Spec(name='share', args={'fraction':
-        0.5}))
+        >>> str(population), population.name
+        ('iid(clients=4) + hold_out(fraction=0.1) + share(fraction=0.5)', 'iid')
+        >>> population.get("share")
+        Spec(name='share', args={'fraction': 0.5})
     """
 
     scheme: Spec
@@ -128,8 +129,7 @@ def _text(value: str | Spec | Combinator) -> str:
 
 
 def _terms(text: str) -> list[str]:
-    """`a() + b(1)` as ["a()", "b(1)"]; what cannot be read is left to whoever reads the scheme, whose error names
-    it."""
+    """`a() + b(1)` as ["a()", "b(1)"]; what cannot be read is left to the reader of the scheme, who names it."""
     node = registry.expression(text) if len(text) <= registry.LONGEST else None
     terms: list[str] = []
     try:

@@ -1,8 +1,8 @@
 """Inputs on their way from storage to the network: a batched function on the device.
 
 uint8 inputs have already been divided by 255 when a preprocessing step sees them. Other integers (tokens) reach a
-network that takes them as they are. Randomness comes from one key an
-example, so an example is augmented the same way alone or in any batch, on any engine.
+network that takes them as they are. Randomness comes from one key an example, so an example is augmented the same way
+alone or in any batch, on any engine.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def pipeline(steps: Sequence[Preprocess], dtype: torch.dtype = torch.float32, to
         # Always in new memory: a network may change its inputs in place.
         if tokens and is_token(x.dtype):
             return x.to(torch.int64, copy=True)
-        x = x.to(torch.float32) / 255.0 if x.dtype == torch.uint8 else x.to(torch.promote_types(dtype, torch.float32),
-                                                                            copy=True)
+        x = (x.to(torch.float32) / 255.0 if x.dtype == torch.uint8
+             else x.to(torch.promote_types(dtype, torch.float32), copy=True))
         for step in steps:
             x = step.apply(x, keys if step.random else None)
         return x.to(dtype)

@@ -115,10 +115,10 @@ class Recipe:
         """A variant with one field, or one argument of a piece, changed.
 
         Args:
-            address: a field (`rounds`) or piece.argument (`sgd.lr`, or `decay.start` of a schedule inside it), as
-                `--set` writes it; `client.adam.lr` and `server.adam.lr` (or a field's name in front) where both have a
-                piece of that name. One that takes the same arguments in both (`quantize`) is changed in both without
-                it.
+            address: a field (`rounds`) or piece.argument (`sgd.lr`, or `decay.start` of a schedule inside
+                it), as `--set` writes it; `client.adam.lr` and `server.adam.lr` (or a field's name in front)
+                where both have a piece of that name. One that takes the same arguments in both (`quantize`)
+                is changed in both without it.
             value: the new value.
         """
         if "." not in address:
@@ -132,9 +132,8 @@ class Recipe:
             named = any(target in registry.names_in(spec) for _, spec in pieces)
             if named or (name == target and pieces):
                 piece = target if named else pieces[0][1].name
-                changes[name] = _put_together(name,
-                                              [registry.with_argument(spec, piece, argument, value)
-                                               for _, spec in pieces])
+                changes[name] = _put_together(name, [registry.with_argument(spec, piece, argument, value)
+                                                     for _, spec in pieces])
         if changes:
             return dataclasses.replace(self, **changes)
         present = [name for pieces in held.values() for _, spec in pieces for name in registry.names_in(spec)]
@@ -149,7 +148,8 @@ class Recipe:
 
         Example:
             >>> plain = Recipe(server="momentum()")
-            >>> plain.fingerprint == Recipe(name="other", seed=3, server=["momentum(beta=0.9, nesterov=False)"], rounds=50).fingerprint
+            >>> spelt_out = Recipe(name="other", seed=3, server=["momentum(beta=0.9, nesterov=False)"], rounds=50)
+            >>> plain.fingerprint == spelt_out.fingerprint
             True
         """
         cls: Any = type(self)

@@ -106,8 +106,7 @@ def dataclass_with_spec(value: Any) -> bool:
 
 @functools.cache
 def _file_all() -> None:
-    """askew's own pieces file themselves when they are imported, which happens when the first one is asked for by
-    name."""
+    """askew's own pieces file themselves when they are imported, which is when the first one is asked for by name."""
     importlib.import_module("askew.catalogue")
 
 

@@ -88,8 +88,8 @@ def _signed(z: int) -> int:
     return (z + 2**63) % 2**64 - 2**63
 
 
-# A compiler must not look inside: Inductor writes the constants above as 32-bit numbers for a GPU, and fails or, worse,
-# does not.
+# A compiler must not look inside: Inductor writes the constants above as 32-bit numbers for a GPU,
+# and fails or, worse, does not.
 _OPAQUE = {
     "fold": Opaque("fold", _fold),
     "bits": Opaque("bits", _bits),

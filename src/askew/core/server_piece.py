@@ -34,10 +34,10 @@ class ServerContext:
         round: rounds completed before this one.
         clients: of the federation, whether they take part in this round or not.
         key: random stream of the server in this round.
-        cohort: statistics of the round's clients: `cohort.mean`, and `cohort[statistic]` for those that a piece
-            `needs`.
-        train: trains a model on the server's own examples, (params, epochs) -> params; where the population keeps some
-            for it.
+        cohort: statistics of the round's clients: `cohort.mean`, and `cohort[statistic]`
+            for those that a piece `needs`.
+        train: trains a model on the server's own examples, (params, epochs) -> params; where the
+            population keeps some for it.
         still: for each tensor, whether a piece before this one wants the model to stay as it is in this round (see
             `ServerPiece.still`); a piece that carries past updates on must not move it there.
     """
@@ -78,11 +78,10 @@ class ServerPiece:
         broadcast: state -> what the server sends beside the model, by name; clients' pieces read it as `ctx.shared`.
         sends: these names.
         wants: names of what it reads of the clients' messages, beyond "update" and "buffers".
-        view: (model, state) -> the model to evaluate; the identity unless a method evaluates another model than it
-            trains.
+        view: (model, state) -> the model to evaluate; the identity unless a method evaluates
+            another model than it trains.
         still: (update, context) -> for each tensor, whether the model is to stay as it is there in this round. An
-            update of 0
-            does not say so: momentum goes on from it. The pieces behind read it as `ctx.still`.
+            update of 0 does not say so: momentum goes on from it. The pieces behind read it as `ctx.still`.
         payload: model -> bytes that one such model takes on the wire, where the piece changes that.
         watches: it leaves the update as it is.
         optimises: it makes steps of its own length out of past updates; another one right behind makes no sense.
@@ -156,9 +155,8 @@ class ServerChain:
             u, after = p.update(u, before, ctx)
             states.append(after)
             if still is not None:
-                ctx = replace(ctx,
-                              still=still if ctx.still is None
-                              else {name: v | ctx.still[name] for name, v in still.items()})
+                ctx = replace(ctx, still=(still if ctx.still is None
+                                          else {name: v | ctx.still[name] for name, v in still.items()}))
         return u, tuple(states)
 
     def broadcast(self, state: Tree) -> dict[str, Tree]:
@@ -196,5 +194,6 @@ class ServerChain:
         sent = {name for other in plan.client for name in other.sends}
         for i, p in enumerate(self.pieces):
             if missing := [name for name in p.wants if name not in sent]:
-                raise AskewError(f"server: {p.name} wants {missing[0]!r} from the clients; add the client piece that sends it")
+                raise AskewError(f"server: {p.name} wants {missing[0]!r} from the clients; "
+                                 "add the client piece that sends it")
             p.check(replace(plan, before=self.pieces[:i], after=self.pieces[i + 1 :]))

@@ -1,7 +1,7 @@
 """The hash behind all random streams: the SplitMix64 finaliser, and the numbers in [0, 1) that it makes of a key.
 
-Integers are int64 and wrap. As library operations the hash is eleven, each a launch of its own on a GPU; there a kernel
-does it.
+Integers are int64 and wrap. As library operations the hash is eleven, each a launch of its own on a
+GPU; there a kernel does it.
 
 References:
     Steele, Lea and Flood 2014, Fast Splittable Pseudorandom Number Generators.

@@ -1,8 +1,7 @@
 """Statistics: what the server may ask of a round's clients.
 
 A statistic streams: clients are added in chunks of any size and in any order, and parts that were added elsewhere are
-merged.
-It is a value: two pieces that need equal ones share what is gathered.
+merged. It is a value: two pieces that need equal ones share what is gathered.
 """
 
 from __future__ import annotations
@@ -67,8 +66,8 @@ class Statistic:
     """One statistic; made as a frozen dataclass, so that equal ones are one.
 
     Attributes:
-        keeps_all: it keeps every client's message, so that memory grows with the cohort; the run says how much before
-        it begins.
+        keeps_all: it keeps every client's message, so that memory grows with the cohort; the run says how
+            much before it begins.
     """
 
     keeps_all: ClassVar[bool] = False

@@ -12,7 +12,7 @@ from askew.core.errors import AskewError
 Targets = Literal["classes", "numbers", "labels", "tokens"]
 PADDING = -100  # a token that stands for no token, as torch has it
 NUMBERS = "; for numbers to be learnt say targets='numbers'"  # what else to do about labels that are not whole
-# A label beyond is an identifier or a mistake: a name for each class below it would fill the memory
+# A label beyond is an identifier or a mistake: a name for each class below it would fill the memory.
 MOST_CLASSES = 1_000_000
 
 
@@ -40,10 +40,12 @@ def check_targets(where: str, y: Tensor, targets: Targets, outputs: int) -> None
     """Refuse targets that `read_targets` would not have made, and those beyond the outputs that there are names for."""
     integers, rank = targets in ("classes", "tokens"), 1 if targets == "classes" else 2
     if y.dtype != (torch.int64 if integers else torch.float32) or y.ndim != rank:
-        wanted = {"classes": "labels must be a vector of int64", "tokens": "tokens must be int64 [examples, places]"}.get(
-            targets, f"{targets} must be float32 [examples, {targets}]")
+        wanted = {"classes": "labels must be a vector of int64",
+                  "tokens": "tokens must be int64 [examples, places]"}.get(
+                      targets, f"{targets} must be float32 [examples, {targets}]")
         kinds = "whole numbers" if integers else "numbers"
-        raise AskewError(f"{where}: {wanted}, not {tuple(y.shape)} {y.dtype}; Dataset.from_tensors takes {kinds} of any type")
+        raise AskewError(f"{where}: {wanted}, not {tuple(y.shape)} {y.dtype}; "
+                         f"Dataset.from_tensors takes {kinds} of any type")
     if not integers:
         if y.shape[1] != outputs:
             raise AskewError(f"{where}: {y.shape[1]} {targets} per example, but names for {outputs}")
@@ -55,7 +57,8 @@ def check_targets(where: str, y: Tensor, targets: Targets, outputs: int) -> None
     low, high = int(real.min()), int(real.max())
     if low < 0 or high >= outputs:
         what = "label" if targets == "classes" else "token"
-        raise AskewError(f"{where}: {what} {low if low < 0 else high} is outside the {outputs} {targets} 0..{outputs - 1}")
+        raise AskewError(f"{where}: {what} {low if low < 0 else high} is outside the {outputs} "
+                         f"{targets} 0..{outputs - 1}")
 
 
 def numbered(name: str, targets: Targets, *splits: Tensor) -> tuple[str, ...]:
@@ -64,7 +67,8 @@ def numbered(name: str, targets: Targets, *splits: Tensor) -> tuple[str, ...]:
         return tuple(str(column) for column in range(splits[0].shape[1]))
     largest = max((int(y.max()) for y in splits if len(y)), default=-1)
     if largest >= MOST_CLASSES:
-        raise AskewError(f"{name}: label {largest} would make {largest + 1:,} classes; number the labels from 0, or name the classes")
+        raise AskewError(f"{name}: label {largest} would make {largest + 1:,} classes; "
+                         "number the labels from 0, or name the classes")
     return tuple(str(label) for label in range(largest + 1))
 
 
@@ -72,7 +76,8 @@ def as_tensor(where: str, values: Any) -> Tensor:
     try:
         return torch.as_tensor(values)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise AskewError(f"{where}: {type(values).__name__} cannot become a tensor ({str(error).splitlines()[0]})") from None
+        raise AskewError(f"{where}: {type(values).__name__} cannot become a tensor "
+                         f"({str(error).splitlines()[0]})") from None
 
 
 def _classes(where: str, y: Tensor) -> Tensor:
@@ -80,8 +85,8 @@ def _classes(where: str, y: Tensor) -> Tensor:
     if y.ndim == 2 and y.shape[1] == 1:  # a column is a vector
         y = y[:, 0]
     if y.ndim != 1:
-        raise AskewError(f"{where}: labels must be a vector of int64, not {tuple(y.shape)} {y.dtype}; of one-hot rows take "
-                         "argmax(dim=1), for several labels per example say targets='labels'")
+        raise AskewError(f"{where}: labels must be a vector of int64, not {tuple(y.shape)} {y.dtype}; of one-hot rows "
+                         "take argmax(dim=1), for several labels per example say targets='labels'")
     return _whole(where, y, "label", "is no class; labels must be whole numbers" + NUMBERS)
 
 
@@ -97,15 +102,16 @@ def _numbers(where: str, y: Tensor) -> Tensor:
 
 def _labels(where: str, y: Tensor) -> Tensor:
     if y.ndim != 2:
-        raise AskewError(f"{where}: labels must be [examples, labels] of 0 and 1, not {tuple(y.shape)}; one class per example is "
-                         "targets='classes'")
+        raise AskewError(f"{where}: labels must be [examples, labels] of 0 and 1, not {tuple(y.shape)}; one class per "
+                         "example is targets='classes'")
     _refuse(where, y, (y != 0) & (y != 1), "label", "is neither 0 nor 1: each label is there or not")
     return y.to(torch.float32)
 
 
 def _tokens(where: str, y: Tensor) -> Tensor:
     if y.ndim != 2:
-        raise AskewError(f"{where}: tokens must be [examples, places], not {tuple(y.shape)}; fill short rows up with {PADDING}")
+        raise AskewError(f"{where}: tokens must be [examples, places], not {tuple(y.shape)}; "
+                         f"fill short rows up with {PADDING}")
     return _whole(where, y, "token", "is no token; tokens must be whole numbers")
 
 

@@ -45,8 +45,8 @@ def times(a: Mapping[str, Tensor], factor: float | Tensor) -> Params:
 
 
 def _one_by_one(a: Mapping[str, Tensor]) -> bool:
-    """Whether many tensors cannot go in one launch: `torch.func.vmap` has no rule for that, and a compiler does better
-    by itself."""
+    """Whether many tensors cannot go in one launch: `torch.func.vmap` has no rule for that, and a
+    compiler does better by itself."""
     return not a or torch.compiler.is_compiling() or any(is_batched(v) for v in a.values())
 
 

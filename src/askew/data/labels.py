@@ -12,7 +12,8 @@ from torch import Tensor
 from askew.core.errors import AskewError
 
 
-def encode_labels(where: str, *splits: Sequence[Any] | np.ndarray, remedy: str = "") -> tuple[list[Tensor], tuple[str, ...]]:
+def encode_labels(where: str, *splits: Sequence[Any] | np.ndarray,
+                  remedy: str = "") -> tuple[list[Tensor], tuple[str, ...]]:
     """Number the distinct labels in order: numbers by value, words by the alphabet.
 
     Args:

@@ -33,8 +33,8 @@ def npz(path: str, test_fraction: float = 0.2, targets: Targets = "classes") -> 
             or 1 for each of several, [N, L]; "tokens": whole numbers [N, T], -100 where there is none.
 
     Returns:
-        A data set named after the file; classes are the distinct labels in order. Inputs beside tokens stay whole
-        numbers.
+        A data set named after the file; classes are the distinct labels in order. Inputs
+        beside tokens stay whole numbers.
 
     Example:
         np.savez("data.npz", x=np.zeros((10, 3)), y=np.arange(10) % 2)
@@ -85,7 +85,8 @@ def as_inputs(where: str, x: np.ndarray) -> Tensor:
     return tensor[:, None] if tensor.ndim == 3 else tensor
 
 
-def _targets(path: str, arrays: dict[str, np.ndarray], targets: Targets, *keys: str) -> tuple[list[Tensor], tuple[str, ...]]:
+def _targets(path: str, arrays: dict[str, np.ndarray], targets: Targets,
+             *keys: str) -> tuple[list[Tensor], tuple[str, ...]]:
     if targets == "classes":
         return encode_labels(f"{path}: {keys[0]}", *(arrays[key] for key in keys), remedy=NUMBERS)
     y = [read_targets(f"{path}: {key}", arrays[key], targets) for key in keys]

@@ -77,8 +77,8 @@ def _targets(path: str, columns: dict[str, Any], asked: list[str], targets: Targ
     """What is to be learnt of each row, and the names of that."""
     if targets == "classes":
         if len(asked) != 1:
-            raise AskewError(f"{path}: label={asked} names {len(asked)} columns; classes are one column, several are targets='numbers', "
-                             "'labels' or 'tokens'")
+            raise AskewError(f"{path}: label={asked} names {len(asked)} columns; classes are one column, several are "
+                             "targets='numbers', 'labels' or 'tokens'")
         (y,), classes = encode_labels(f"{path}: column {asked[0]!r}", _label_values(columns[asked[0]], float),
                                       remedy=NUMBERS)
         return y, classes

@@ -66,7 +66,8 @@ def _read(where: str, source: Any, targets: Targets) -> Examples:
     try:
         stacked = torch.stack([torch.as_tensor(target) for target in y])
     except (TypeError, ValueError, RuntimeError) as error:  # words; rows of several lengths
-        raise AskewError(f"{where}: targets cannot become one tensor ({first_line(error)}); all must be numbers of one shape") from None
+        raise AskewError(f"{where}: targets cannot become one tensor ({first_line(error)}); "
+                         "all must be numbers of one shape") from None
     return Examples(x, read_targets(where, stacked, targets))
 
 
@@ -80,7 +81,8 @@ def _stored(dtype: torch.dtype, targets: Targets) -> torch.dtype:
 def _pair(where: str, i: int, item: Any, targets: Targets) -> tuple[Tensor, Any]:
     if not isinstance(item, tuple | list) or len(item) != 2 or not isinstance(item[0], Tensor):
         got = f"({', '.join(type(part).__name__ for part in item)})" if isinstance(item, tuple) else type(item).__name__
-        raise AskewError(f"{where}: example {i} is {got}, not (Tensor, target); give the data set a transform to tensors")
+        raise AskewError(f"{where}: example {i} is {got}, not (Tensor, target); "
+                         "give the data set a transform to tensors")
     if targets != "classes":
         return item[0], item[1]
     try:

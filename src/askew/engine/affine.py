@@ -1,5 +1,4 @@
-"""Client chains whose one step is an optimiser that comes to w <- (1 + b) w + a g, found out by trying it: plain SGD,
-weight decay.
+"""Client chains whose one step comes to w <- (1 + b) w + a g, found out by trying it: plain SGD, weight decay.
 
 Such a step can be taken in the weights' own memory, in one or two passes instead of three or four.
 """
@@ -21,8 +20,7 @@ Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 
 @functools.lru_cache(maxsize=64)
 def coefficients(chain: ClientChain, round: int, shapes: Shapes) -> dict[str, tuple[float, float]] | None:
-    """Tensor -> (a, b) where every update of a round is a g + b w, whatever the step and the client; None where it is
-    anything else.
+    """Tensor -> (a, b) where every update of a round is a g + b w, at any step and client; else None.
 
     Args:
         shapes: names and shapes of the model: a piece may look at both.
@@ -57,8 +55,8 @@ def coefficients(chain: ClientChain, round: int, shapes: Shapes) -> dict[str, tu
             mixed = update(g, w)
     except Exception:  # it wants more than gradient and weights
         return None
-    result = {name: (float(of_g[name].flatten()[0]), float(of_w[name].flatten()[0])) for name, v in model.items()
-              if v.numel()}
+    result = {name: (float(of_g[name].flatten()[0]), float(of_w[name].flatten()[0]))
+              for name, v in model.items() if v.numel()}
     straight = all(torch.allclose(mixed[name], a * g[name] + b * w[name], rtol=1e-12, atol=1e-12)
                    for name, (a, b) in result.items())
     return result if straight and len(result) == len(model) else None

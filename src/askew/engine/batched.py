@@ -54,10 +54,10 @@ def batched_network(module: nn.Module, example: Tensor, axes: Mapping[str, int] 
         ways += [("stacked layers", partial(_stacked, axes=axes or {}, rank=rank))
                  for rank in ((2, 3, 4) if low else (0,))]
     ways.append(("vmap", _vmapped))
-    # A network whose `forward` looks across its batch (a mean over examples, say) would mix clients: compare. On a CPU
-    # first: a GPU would have to compile kernels for the sizes of this trial alone. In double precision first: rounding
-    # alone makes two ways through a deep network with BatchNorm differ. In a copy: what it keeps of the trial must not
-    # stay.
+    # A network whose `forward` looks across its batch (a mean over examples, say) would mix clients: compare.
+    # On a CPU first: a GPU would have to compile kernels for the sizes of this trial alone. In double precision
+    # first: rounding alone makes two ways through a deep network with BatchNorm differ. In a copy: what it
+    # keeps of the trial must not stay.
     places = [(elsewhere, example.cpu())]
     if example.is_floating_point() and all(p.dtype == torch.float32 for p in module.parameters()):
         places.insert(0, (copy.deepcopy(elsewhere).double(), example.cpu().double()))
@@ -114,9 +114,9 @@ def batch_axes(module: nn.Module, examples: Tensor) -> dict[str, int]:
 def _stacked(module: nn.Module, axes: Mapping[str, int], rank: int) -> Network:
     """The network with a client axis as a function.
 
-    Weights and buffers that a `forward` of the network's own uses ("bare") are given to it as it expects them: a buffer
-    is the same for all clients; a weight is repeated for each example, [K, ...] -> [K * B, ...], where it then
-    broadcasts.
+    Weights and buffers that a `forward` of the network's own uses ("bare") are given to it as it expects
+    them: a buffer is the same for all clients; a weight is repeated for each example,
+    [K, ...] -> [K * B, ...], where it then broadcasts.
 
     Args:
         rank: axes that a bare weight of fewer than two is given, that of the examples included.
@@ -125,10 +125,10 @@ def _stacked(module: nn.Module, axes: Mapping[str, int], rank: int) -> Network:
     assert not isinstance(copied, str), "the caller has looked"
     stacked, bare = copied
     layers = [layer for layer in stacked.modules() if isinstance(layer, ClientDropout)]
-    drop = [f"{name}.key" if name else "key" for name, layer in stacked.named_modules()
-            if isinstance(layer, ClientDropout)]
-    normalise = [f"{name}.counts" if name else "counts" for name, layer in stacked.named_modules()
-                 if isinstance(layer, ClientBatchNorm)]
+    drop = [f"{name}.key" if name else "key"
+            for name, layer in stacked.named_modules() if isinstance(layer, ClientDropout)]
+    normalise = [f"{name}.counts" if name else "counts"
+                 for name, layer in stacked.named_modules() if isinstance(layer, ClientBatchNorm)]
     frozen = {name: p.detach() for name, p in module.named_parameters() if not p.requires_grad}
     shapes = {name: p.shape for name, p in module.named_parameters()}
     places = places_of(stacked)
@@ -169,14 +169,14 @@ def _vmapped(module: nn.Module) -> Network:
 
     def run(x: Tensor, params: Params, buffers: Params, clients: int, keys: Tensor | None,
             real: Tensor | None = None) -> Tensor:
-        return torch.func.vmap(one, in_dims=(0, 0, 0, None if keys is None else 0), randomness="error")(params, buffers, x, keys)
+        each = torch.func.vmap(one, in_dims=(0, 0, 0, None if keys is None else 0), randomness="error")
+        return each(params, buffers, x, keys)
 
     return run
 
 
 def _problem(module: nn.Module, network: Network, example: Tensor) -> str | None:
-    """Why two clients with different weights and inputs do not get the scores, gradients and buffers that each gets
-    alone.
+    """Why two clients with different weights and inputs do not get the scores, gradients and buffers of each alone.
 
     None where they do, an empty string where they get others, and what torch says where it fails.
     """

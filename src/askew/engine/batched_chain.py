@@ -17,7 +17,7 @@ from askew.core.registry import Spec
 from askew.core.tensors import ModelState, Params, Tree
 from askew.engine.traits import Traits, traits_of
 
-# Nothing to count with, rather than a wrong number
+# Nothing to count with, rather than a wrong number.
 _UNREAD: dict[str, Any] = {"client": None, "examples": None, "steps": None}
 
 
@@ -74,8 +74,7 @@ class BatchedChain:
 
     def rebound(self, varying: Mapping[tuple[int, str], Tensor],
                 columns: Mapping[tuple[int, str], Tensor]) -> BatchedChain:
-        """The same chain with its varying arguments in other memory, [K] and as columns [K, 1], for exactly K
-        clients."""
+        """The same chain with its varying arguments in other memory, [K] and as columns [K, 1], for just K clients."""
         made = self.with_values(varying)
         made._all_columns = made._built(columns)
         return made

@@ -45,8 +45,7 @@ class Timing:
 def make_engine(name: str, task: Task, precision: str = "fp32", runs: int = 1, compiled: bool | None = None) -> Engine:
     """The engine of that name for a task; "auto" takes the one that `choose` names.
 
-    A network that the engine cannot take is trained one client after the other, with a warning that says which layer
-    and why.
+    A network that the engine cannot take is trained one client after the other; a warning says which layer and why.
 
     Args:
         precision: of the vectorised engine.
@@ -80,9 +79,9 @@ def check_engine(name: str, precision: str) -> None:
 def choose(task: Task, lanes: int = 1) -> str:
     """The engine for "auto": a rule, so that a recipe has the same one in every run, however busy the machine is.
 
-    GPUs: vectorised. CPUs: vectorised where several clients have a small network, whose
-    operations take less time than calling them; else parallel where there are several clients, and threads for them;
-    else sequential. The bounds come from benchmarks/engine_choice.py. Rounds play no part: 20 are the first 20 of 40.
+    GPUs: vectorised. CPUs: vectorised where several clients have a small network, whose operations take less time than
+    calling them; else parallel where there are several clients, and threads for them; else sequential. The bounds come
+    from benchmarks/engine_choice.py. Rounds play no part: 20 are the first 20 of 40.
 
     Args:
         lanes: configurations of this shape that would train together.

@@ -83,7 +83,8 @@ def evaluate(module: nn.Module, model: ModelState, examples: Examples, prepare: 
     each = {name: torch.cat(values).cpu().double().numpy() for name, values in parts.items()}
     loss = float(each["loss"].mean()) if objective.mean is None else float(objective.mean(torch.cat(whole), examples.y))
     score = each[objective.headline]
-    per_class = np.bincount(labels, weights=score, minlength=num_classes) / np.maximum(np.bincount(labels, minlength=num_classes), 1)
+    there = np.bincount(labels, minlength=num_classes)
+    per_class = np.bincount(labels, weights=score, minlength=num_classes) / np.maximum(there, 1)
     measures = {name: float(values.mean()) for name, values in each.items() if name != "loss"}
     return Verdict({"loss": loss, **measures}[objective.headline], loss, score, per_class, measures)
 

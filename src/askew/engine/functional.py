@@ -24,8 +24,7 @@ def call(module: nn.Module, tensors: Mapping[str, Tensor], inputs: tuple[Any, ..
     before = dict(given)
     result = torch.func.functional_call(module, given, inputs, tie_weights=False)
     if module.training and not torch.compiler.is_compiling():
-        # A buffer may be replaced instead of changed (`self.n = self.n + 1`); torch puts the new one into what it was
-        # given.
+        # A buffer may be replaced, not changed (`self.n = self.n + 1`); torch puts the new one into what it was given.
         for place, v in before.items():
             if given[place] is not v:
                 with torch.no_grad():

@@ -36,10 +36,10 @@ from askew.engine.tuning import IDLE, WHOLE
 
 PRECISIONS = ("fp32", "tf32", "bf16")
 TRIED = 2  # clients whose gradients are also taken without what was compiled
-# Compiled forms of one function that are kept; beyond its limit `torch.compile` silently compiles no more
+# Compiled forms of one function that are kept; beyond its limit `torch.compile` silently compiles no more.
 _VARIANTS = 256
 
-# Of a local step: clients, batch, whether some stand idle, whether batches are padded
+# Of a local step: clients, batch, whether some stand idle, whether batches are padded.
 Form = tuple[int, int, bool, bool]
 
 
@@ -69,7 +69,7 @@ class Buffers:
     applies: dict[Form, Callable[..., None]] = field(default_factory=dict)  # the optimiser's step, compiled
 
 
-# (form, number of steps) -> these steps; and what comes before and after all steps
+# (form, number of steps) -> these steps; and what comes before and after all steps.
 Graphs = dict[Any, Callable[[], None]]
 
 
@@ -102,7 +102,7 @@ class GraphedSteps:
         self._inputs, self._forward = self._compile(self._plain[0]), self._compile(self._plain[1])
         self._fill, self._subtract = self._compile(_fill), self._compile(_subtract)
         self._numbers: set[int] = {0} if varies else set()  # of clients, so far
-        # Shape of work -> clients there is room for -> memory
+        # Shape of work -> clients there is room for -> memory.
         self._made: dict[Any, dict[int, tuple[Buffers, Graphs]]] = {}
         self.free()
 
@@ -117,9 +117,9 @@ class GraphedSteps:
 
         return call
 
-    def _gather(self, examples: Tensor, counts: Tensor, keys: Tensor | None, number: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Inputs [K, B, ...], labels [K, B] and numbers of real examples [K] of step `number`, of all steps' [K, T,
-        ...]."""
+    def _gather(self, examples: Tensor, counts: Tensor, keys: Tensor | None,
+                number: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Inputs [K, B, ...], labels [K, B] and counts of real examples [K] of step `number`, of all [K, T, ...]."""
         mine = _at(examples, number)
         x = self.prepare.apply(self.x[mine.flatten()], None if keys is None else _at(keys, number).flatten())
         return x.unflatten(0, mine.shape), self.y[mine], _at(counts, number)
@@ -140,8 +140,8 @@ class GraphedSteps:
         except Exception as error:  # compilers raise what they like, also in the backward pass
             if not self.compiled or shortage(error) is not None:
                 raise
-            warnings.warn(f"torch.compile fails for this network ({first_line(error)}); it is run as it is, which takes longer",
-                          UserWarning, stacklevel=2)
+            warnings.warn(f"torch.compile fails for this network ({first_line(error)}); "
+                          "it is run as it is, which takes longer", UserWarning, stacklevel=2)
             self.compiled = False
             self._inputs, self._forward = self._plain
             self._fill, self._subtract = _fill, _subtract
@@ -187,7 +187,8 @@ class GraphedSteps:
         parts = [(form, count) for form, same in itertools.groupby(plan) for count in _parts(len(list(same)), uneven)]
         self._load(mine, *given, round)
         if not graphs:
-            graphs["begin"], graphs["end"] = self._capture(lambda: self._begin(mine, chain)), self._capture(lambda: self._end(mine))
+            graphs["begin"], graphs["end"] = (self._capture(lambda: self._begin(mine, chain)),
+                                              self._capture(lambda: self._end(mine)))
         if new := [part for part in dict.fromkeys(parts) if part not in graphs]:
             for form, count in new:
                 graphs["begin"]()
@@ -205,9 +206,11 @@ class GraphedSteps:
         clients = len(streams)
         for room in sorted(self._made.get(shape, {})):
             mine, graphs = self._made[shape][room]
-            if clients <= room <= 2 * clients and (clients > 1 or room == 1) and mine.examples.shape[1] >= examples.shape[1]:
+            if (clients <= room <= 2 * clients and (clients > 1 or room == 1)
+                    and mine.examples.shape[1] >= examples.shape[1]):
                 return mine, graphs
-        made: tuple[Buffers, Graphs] = (self._allocate(start, start_buffers, chain, kept, facts, examples, counts, streams), {})
+        made: tuple[Buffers, Graphs] = (
+            self._allocate(start, start_buffers, chain, kept, facts, examples, counts, streams), {})
         self._made.setdefault(shape, {})[clients] = made
         return made
 
@@ -225,8 +228,8 @@ class GraphedSteps:
                        chain.begin(kept, own, start, torch.zeros((), dtype=torch.int64, device=self.device), facts),
                        torch.empty_like(examples), torch.empty_like(counts), torch.empty_like(streams),
                        torch.zeros((), dtype=torch.int64, device=self.device),
-                       torch.zeros(1, dtype=torch.int64, device=self.device), torch.zeros(clients, device=self.device),
-                       torch.ones(clients, device=self.device),
+                       torch.zeros(1, dtype=torch.int64, device=self.device),
+                       torch.zeros(clients, device=self.device), torch.ones(clients, device=self.device),
                        {at: torch.empty_like(v) for at, v in chain.varying.items()},
                        torch.zeros_like(examples) if self.prepare.random else streams,
                        torch.zeros_like(counts) if self.drops else streams,
@@ -299,8 +302,7 @@ class GraphedSteps:
 
     def _capture(self, work: Callable[[], None], trial: Callable[[], None] | None = None,
                  trials: int = 1) -> Callable[[], None]:
-        """Work on fixed memory, ready to be repeated; tried before, to compile and let libraries choose their
-        algorithms."""
+        """Work on fixed memory, ready to be repeated; tried before: to compile, and so that libraries choose."""
         if self.device.type != "cuda":
             return work
         side = torch.cuda.Stream()
@@ -347,8 +349,7 @@ class GraphedSteps:
 
     def _gradients(self, mine: Buffers, form: Form, gather: Callable[..., Any],
                    forward: Callable[..., Tensor]) -> tuple[Tensor, Params, Tensor]:
-        """The losses of the first clients in the step that they have come to, their gradients, and how many examples
-        are real."""
+        """The first clients' losses in the step that they have come to, gradients, and how many examples are real."""
         clients, batch, _, padded = form
         keys = self._mark(mine.augment[:clients, :, :batch]) if self.prepare.random else None
         drop = self._mark(_at(mine.drop[:clients], mine.step)) if self.drops else None
@@ -363,8 +364,8 @@ class GraphedSteps:
         return losses.detach(), dict(zip(leaves, gradients, strict=True)), counts
 
     def _check_compiled(self, mine: Buffers, form: Form) -> None:
-        """Compilers err: the first step's gradients of some clients must be what they are uncompiled. Gross errors, not
-        rounding."""
+        """Compilers err: the first step's gradients of some clients must be what they are
+        uncompiled. Gross errors, not rounding."""
         few = min(TRIED, form[0])
         found = {name: v[:few].float()
                  for name, v in self._gradients(mine, form, self._inputs, self._forward)[1].items()}
@@ -372,8 +373,8 @@ class GraphedSteps:
         whole = torch.stack([v.norm() for v in wanted.values()]).norm()
         for name, v in wanted.items():
             if whole.isfinite() and not (found[name] - v).norm() <= 0.5 * v.norm() + 0.02 * whole:
-                warnings.warn(f"torch.compile makes wrong gradients of this network (of {name}); it is run as it is, which takes longer",
-                              RuntimeWarning, stacklevel=2)
+                warnings.warn(f"torch.compile makes wrong gradients of this network (of {name}); "
+                              "it is run as it is, which takes longer", RuntimeWarning, stacklevel=2)
                 self._inputs, self._forward = self._plain
                 return
 
@@ -391,8 +392,7 @@ class GraphedSteps:
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """What an engine that is no longer used leaves behind must not be freed while a graph is captured: CUDA gives that
-    up then."""
+    """What an engine leaves behind must not be freed while a graph is captured: CUDA gives that up then."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -435,16 +435,14 @@ def _subtract(params: Params, start: Params) -> Tensor:
 
 
 def _kernels(like: Tensor, clients: int) -> Tensor:
-    """Memory for convolutions' weights [K, O, C, R, S], in the order in which the kernels of `client_conv2d` read
-    them."""
+    """Memory for convolutions' weights [K, O, C, R, S], in the order in which `client_conv2d`'s kernels read them."""
     shape = (clients, *like.shape[1:])
     back = [KERNEL_ORDER.index(axis) for axis in range(len(shape))]
     return like.new_empty([shape[axis] for axis in KERNEL_ORDER]).permute(back)
 
 
 def _bucket(active: int, room: int) -> int:
-    """The smallest of K, K/2, K/4, ..., down to 4, that holds all active clients: few graphs, at most half of it
-    idle."""
+    """The smallest of K, K/2, K/4, ..., down to 4, that holds all active clients: few graphs, at most half idle."""
     size = room
     while (size + 1) // 2 >= max(active, 4):  # the step of a few clients costs what launching its kernels costs
         size = (size + 1) // 2

@@ -78,8 +78,8 @@ def _step_straight(weights: Params, gradients: Sequence[Tensor], by: Mapping[str
 
 def train_locally(module: nn.Module, model: ModelState, examples: Examples, indices: Tensor, chain: ClientChain,
                   prepare: Preprocess, objective: Objective, *, epochs: int, batch_size: int, stream: Tensor,
-                  round: int, client: int = 0, kept: Tree = None,
-                  shared: Mapping[str, Tree] | None = None, seeded: bool = True) -> Trained:
+                  round: int, client: int = 0, kept: Tree = None, shared: Mapping[str, Tree] | None = None,
+                  seeded: bool = True) -> Trained:
     """E epochs of mini-batch training from `model`.
 
     Args:
@@ -106,12 +106,12 @@ def train_locally(module: nn.Module, model: ModelState, examples: Examples, indi
             layer.flatten_parameters()  # on a GPU its library wants them in one piece
     layers, drop = dropouts(module), rng.fold(stream, LAYERS)
     if seeded:
-        # For modules that draw by themselves; `run` restores the state
+        # For modules that draw by themselves; `run` restores the state.
         torch.manual_seed(int(drop) & 0x7FFFFFFFFFFFFFFF)
     noise, size = rng.fold(stream, STEP), batch_size or len(indices)
     weights = {name: p.detach() for name, p in own.items()}
-    ctx = ClientContext(weights, model.params, round, 0, epochs * -(-len(indices) // size), client, len(indices),
-                        shared or {})
+    ctx = ClientContext(weights, model.params, round, 0, epochs * -(-len(indices) // size),
+                        client, len(indices), shared or {})
     with torch.no_grad():
         state = chain.begin(chain.keep(model) if kept is None else kept, ctx)
     losses: list[Tensor] = []
@@ -136,7 +136,6 @@ def train_locally(module: nn.Module, model: ModelState, examples: Examples, indi
     except Exception as error:  # of a network, a piece, torch: where it came up
         error.add_note(f"askew: client {client}, round {round + 1}, local step {number + 1} of {ctx.steps}")
         raise
-    # The weights need no copy: the next training begins by giving the module other memory.
-    # Some may have been replaced
+    # The weights need no copy: the next training begins by giving the module other memory. Buffers may be replaced.
     trained = ModelState(weights, {name: b.detach().clone() for name, b in module.named_buffers()})
     return Trained(trained, state, ctx, torch.stack(losses).mean())

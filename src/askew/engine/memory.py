@@ -1,5 +1,4 @@
-"""Small facts about this machine that are kept in the cache folder: what was measured once need not be measured
-again."""
+"""Small facts about this machine, kept in the cache folder: what was measured once need not be measured again."""
 
 from __future__ import annotations
 

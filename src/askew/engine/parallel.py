@@ -45,8 +45,8 @@ class Parallel:
         self.task = task
         self.threads = threads or allowed_threads()
         self._own = threading.local()
-        self._workers = ThreadPoolExecutor(self.threads, thread_name_prefix="askew", initializer=torch.set_num_threads,
-                                           initargs=(1,))
+        self._workers = ThreadPoolExecutor(self.threads, thread_name_prefix="askew",
+                                           initializer=torch.set_num_threads, initargs=(1,))
 
     def train(self, lanes: Sequence[Lane]) -> Iterator[tuple[int, Chunk]]:
         waiting: deque[tuple[int, Future[Chunk]]] = deque()

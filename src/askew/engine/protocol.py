@@ -53,8 +53,8 @@ class Chunk:
         message: "update", "buffers", and what the clients' pieces have added.
         losses: [jobs] mean local losses.
         kept: what the clients remember from now on.
-        squares: [jobs, tensors] squared lengths of the updates' tensors, where the engine has taken them for all at
-            once.
+        squares: [jobs, tensors] squared lengths of the updates' tensors, where the engine
+            has taken them for all at once.
         together: lanes whose chunks lie in memory at the same time; they follow each other.
     """
 

@@ -11,8 +11,7 @@ Place = tuple[str, nn.Module]
 
 
 def neighbours(network: nn.Module) -> Iterator[tuple[nn.Sequential, Place, Place]]:
-    """Layers that are known to be applied one right after the other, as they stand now: both with their names, and
-    their parent.
+    """Layers known to be applied one right after the other, as they stand now: both with their names, and their parent.
 
     A layer that stands in several places counts in each; `named_children` would leave out all but the first, and what
     is on either side of the others would look like neighbours.
@@ -26,9 +25,9 @@ def neighbours(network: nn.Module) -> Iterator[tuple[nn.Sequential, Place, Place
 def pool_before_relu(network: nn.Module) -> None:
     """Exchange each ReLU with the max pooling right behind it, in place: max(ReLU(x)) = ReLU(max(x)), gradients too.
 
-    The rectifier then reads and writes a quarter of the values, or less. Neither layer has weights, so that the names
-    of all weights stay what they were. Only neighbours in an `nn.Sequential` are known to be applied one after the
-    other.
+    The rectifier then reads and writes a quarter of the values, or less. Neither layer has weights, so that
+    the names of all weights stay what they were. Only neighbours in an `nn.Sequential` are known to be
+    applied one after the other.
     """
     for parent, (name, layer), (after, pool) in neighbours(network):
         if type(layer) is nn.ReLU and type(pool) is nn.MaxPool2d and not pool.return_indices:

@@ -78,15 +78,13 @@ def _frame(sizes: tuple[int, ...], epochs: int, batch_size: int, device: torch.d
 
 
 def on_device(values: Sequence[float] | Tensor, device: torch.device) -> Tensor:
-    """Numbers from the host, on their way before the device has finished what it is doing: a plain copy would wait for
-    it."""
+    """Numbers from the host, on their way before the device has finished what it is doing: a plain copy would wait."""
     tensor = values if isinstance(values, Tensor) else torch.tensor(values)
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 class ToHost:
-    """Numbers on their way from the device. `read` waits until they have come, not for what the device does after
-    them."""
+    """Numbers on their way from the device. `read` waits until they have come, not for what the device does next."""
 
     def __init__(self, values: Sequence[Tensor]) -> None:
         self._sizes = [v.numel() for v in values]

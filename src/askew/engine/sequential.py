@@ -73,8 +73,10 @@ def train_job(lane: Lane, job: Job, module: nn.Module, seeded: bool = True) -> C
 def _check_message(message: Message, start: ModelState) -> None:
     """What a piece of a stranger's may have made of it."""
     if list(message.get("update", ())) != list(start.params):
-        raise AskewError(f"step: a piece's `end` sends an update of {', '.join(message.get('update', ())) or 'nothing'}; it must have all of "
-                         f"the model's tensors: {', '.join(start.params)}")
+        sent = ", ".join(message.get("update", ())) or "nothing"
+        raise AskewError(f"step: a piece's `end` sends an update of {sent}; it must have all of the model's tensors: "
+                         f"{', '.join(start.params)}")
     for name, tree in message.items():
         if odd := [leaf for leaf in tree_leaves(tree) if not isinstance(leaf, Tensor)]:
-            raise AskewError(f"step: a piece's `end` puts {odd[0]!r} into the message as {name!r}; messages hold tensors: torch.tensor({odd[0]!r})")
+            raise AskewError(f"step: a piece's `end` puts {odd[0]!r} into the message as {name!r}; messages hold "
+                             f"tensors: torch.tensor({odd[0]!r})")

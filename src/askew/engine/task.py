@@ -165,8 +165,8 @@ class Task:
 
     def evaluate(self, model: ModelState) -> Verdict:
         labels = self.data.labels_of(self.data.test)
-        return evaluate(self._judged, model, self.data.test, self.prepare, self.objective, labels,
-                        self.data.num_classes)
+        return evaluate(self._judged, model, self.data.test, self.prepare, self.objective,
+                        labels, self.data.num_classes)
 
     def score(self, model: ModelState) -> float:
         """The objective's headline on the test set."""
@@ -192,8 +192,8 @@ def build_task(recipe: Recipe, *, data: Dataset | None = None, population: Popul
     Args:
         data: a data set of your own.
         population: a federation of your own.
-        model: any `torch.nn.Module` from inputs to outputs that the objective takes; it is copied, and its weights are
-            the start.
+        model: any `torch.nn.Module` from inputs to outputs that the objective takes; it is copied,
+            and its weights are the start.
         data_dir: where data sets lie.
     """
     device = available(device)
@@ -232,11 +232,12 @@ def build_task(recipe: Recipe, *, data: Dataset | None = None, population: Popul
     server.check(plan)
     _check_memory(task)
     if pool.needs_validation and population.validation is None:
-        raise AskewError(f"pool: {pool.spec.name if pool.spec else 'it'} scores models on validation data that the "
-                         "devices do not have; write population = \"... + validation(0.2)\", or use a population with archetypes")
+        raise AskewError(f"pool: {pool.spec.name if pool.spec else 'it'} scores models on validation data "
+                         "that the devices do not have; write population = \"... + validation(0.2)\", "
+                         "or use a population with archetypes")
     if pool.needs_validation and not objective.higher_is_better:
-        raise AskewError(f"pool: {pool.spec.name if pool.spec else 'it'} scores models by a measure of which more is better, and "
-                         f"{objective.name} is judged by {objective.headline}; use single_model()")
+        raise AskewError(f"pool: {pool.spec.name if pool.spec else 'it'} scores models by a measure of which more is "
+                         f"better, and {objective.name} is judged by {objective.headline}; use single_model()")
     _check_output(task)
     _check_batches(task)
     return task
@@ -272,13 +273,15 @@ def _build_module(recipe: Recipe, data: Dataset, prepare: Preprocess, model: nn.
         try:
             built = copy.deepcopy(model)
         except Exception as error:  # layers that are not initialised yet, locks, ...
-            raise AskewError(f"model: the network cannot be copied ({first_line(error)}); give one that `copy.deepcopy` takes") from None
+            raise AskewError(f"model: the network cannot be copied ({first_line(error)}); give one that "
+                             "`copy.deepcopy` takes") from None
     else:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(rng.int_seed(recipe.seed, "initial weights"))
             built = _built(recipe.model, input_shape=prepare.shape(data.input_shape), num_classes=data.num_outputs)
     if any(isinstance(p, nn.parameter.UninitializedParameter) for p in built.parameters()):
-        raise AskewError("model: the network has lazy layers that have seen no input yet; call it once on an example before")
+        raise AskewError("model: the network has lazy layers that have seen no input yet; "
+                         "call it once on an example before")
     if any(p.is_complex() for p in built.parameters()):
         raise AskewError("model: the network has complex weights; train their real and imaginary parts instead")
     return built.train()
@@ -305,8 +308,8 @@ def _built(spec: Spec, **given: Any) -> nn.Module:
 
 
 def _rewritten(module: nn.Module, rewrite: Callable[[nn.Module], None], x: Tensor) -> nn.Module:
-    """The network with layers exchanged, if it still gives what it gave: a `forward` may take single layers of an
-    `nn.Sequential`."""
+    """The network with layers exchanged, if it still gives what it gave: a `forward` may take single
+    layers of an `nn.Sequential`."""
     made = copy.deepcopy(module)
     rewrite(made)
     try:
@@ -347,8 +350,7 @@ def available(name: str | torch.device) -> torch.device:
 
 
 def _check_memory(task: Task) -> None:
-    """What clients remember, and statistics that keep all updates, must fit the device; refuse before the first
-    round."""
+    """What clients remember, and statistics that keep all updates, must fit the device; refuse before round 1."""
     memory = ClientMemory(task.client.keep, task.fresh)
     rounds = task.recipe.rounds * task.cohort_size
     remembered = memory.bytes_per_client * min(task.num_clients, rounds) if memory else 0
@@ -357,15 +359,16 @@ def _check_memory(task: Task) -> None:
     stacked = kept * task.cohort_size * num_bytes(task.fresh.params)
     bound = MEMORY_SHARE * device_memory(task.device)
     if remembered > bound:
-        raise AskewError(f"step: clients would remember {memory.bytes_per_client / 1e6:,.1f} MB each, {remembered / 1e9:,.1f} GB in all, "
-                         f"and {task.device} can spare {bound / 1e9:,.1f}; take fewer clients or rounds, or a smaller network")
+        raise AskewError(f"step: clients would remember {memory.bytes_per_client / 1e6:,.1f} MB each, "
+                         f"{remembered / 1e9:,.1f} GB in all, and {task.device} can spare {bound / 1e9:,.1f}; take "
+                         "fewer clients or rounds, or a smaller network")
     if order > bound:
         raise AskewError(f"epochs: {task.recipe.epochs:,} over {int(task.population.sizes.max()):,} examples make a "
                          f"client's round of {order / 8:,.0f} examples; take fewer epochs, and more rounds")
     if stacked > bound:
         other = "take a statistic that streams" + (", and no guard" if task.guards else "")
-        raise AskewError(f"server: all updates of {task.cohort_size} clients would take {stacked / 1e9:,.1f} GB, and {task.device} can "
-                         f"spare {bound / 1e9:,.1f}; let fewer clients train in a round, or {other}")
+        raise AskewError(f"server: all updates of {task.cohort_size} clients would take {stacked / 1e9:,.1f} GB, and "
+                         f"{task.device} can spare {bound / 1e9:,.1f}; let fewer clients train in a round, or {other}")
 
 
 def device_memory(device: torch.device) -> int:
@@ -387,7 +390,8 @@ def _check_batches(task: Task) -> None:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             module(task.prepare.apply(task.data.train.x[:1], None))
     except Exception as error:  # whatever a network raises
-        which = f"leaves client {alone[0]} with a batch of one example ({sizes[alone[0]]} in all)" if batch != 1 else "makes batches of one"
+        which = (f"leaves client {alone[0]} with a batch of one example ({sizes[alone[0]]} in all)" if batch != 1
+                 else "makes batches of one")
         raise AskewError(f"batch_size: {batch or 'all examples'} {which}, which the network cannot take: "
                          f"{first_line(error)}; choose another batch size") from None
 
@@ -400,7 +404,8 @@ def _check_output(task: Task) -> None:
             task.module.eval()
             output = task.module(x)
     except Exception as error:  # whatever a network raises
-        raise AskewError(f"model: the network does not take inputs of shape {tuple(x.shape[1:])}: {first_line(error)}") from None
+        raise AskewError("model: the network does not take inputs of shape "
+                         f"{tuple(x.shape[1:])}: {first_line(error)}") from None
     finally:
         task.module.train()
     task.objective.check_output(output, task.data.train.y[:2], task.data)

@@ -1,10 +1,10 @@
 """How many of torch's threads a run uses on a CPU: by rule, so that its bits do not hang on what else the machine does.
 
-Threads that share an operation wait for each other at its end, and spin while they wait. Where the machine has other
-work,
-that takes longer than the operation: W3's rounds take 23 ms on one thread and 16 on two on a machine that is free, but
-88 and 1,580 ms beside two busy processes (2 cores; docs/performance.md). So clients train on one thread each, several
-of them at once under `parallel`, and only passes as large as SHARED are shared: of `sequential`, and of evaluation.
+Threads that share an operation wait for each other at its end, and spin while they wait. Where the machine has
+other work, that takes longer than the operation: W3's rounds take 23 ms on one thread and 16 on two on a machine
+that is free, but 88 and 1,580 ms beside two busy processes (2 cores; docs/performance.md). So clients train on one
+thread each, several of them at once under `parallel`, and only passes as large as SHARED are shared: of
+`sequential`, and of evaluation.
 """
 
 from __future__ import annotations
@@ -79,8 +79,7 @@ def examples_per_step(task: Task) -> int:
 
 
 def forward_flops(task: Task) -> float:
-    """Floating-point operations of the network for one example: two for each weight, at each place where a layer
-    applies it.
+    """Floating-point operations of the network for one example: two for each weight, wherever a layer applies it.
 
     An estimate for rules: it leaves out whatever has no weights (activations, pooling, the scores of attention).
 
@@ -95,7 +94,8 @@ def forward_flops(task: Task) -> float:
         nonlocal counted
         first = output if isinstance(output, Tensor) else next((v for v in output if isinstance(v, Tensor)), None)
         for weight in layer.parameters(recurse=False):
-            if first is not None and first.numel() and weight.ndim > 1 and not isinstance(layer, nn.Embedding | nn.EmbeddingBag):
+            if (first is not None and first.numel() and weight.ndim > 1
+                    and not isinstance(layer, nn.Embedding | nn.EmbeddingBag)):
                 channels = first.shape[1 if weight.ndim > 2 else -1]
                 counted += 2 * weight.numel() * first[0].numel() / channels
 

@@ -22,7 +22,7 @@ from askew.core.tensors import ModelState, Params, Tree
 _HARMLESS = frozenset({"zeros_like", "ones_like", "full_like", "empty_like", "clone", "detach", "_to_copy",
                        "lift_fresh", "alias", "copy_", "scalar_tensor"})
 _REDUCING = ("_foreach_norm", "_foreach_max")
-# Numbers per client that would have to be spread over tensors
+# Numbers per client that would have to be spread over tensors.
 _OF_ONE_CLIENT = frozenset({"client", "examples", "steps", "shared", "key"})
 
 
@@ -44,8 +44,8 @@ class Traits:
 
 
 # Of a chain that cannot be tried on small tensors, or that goes different ways in different rounds: what fits all.
-_CAREFUL = Traits(False,
-                  frozenset({"params", "start", "round", "step", "steps", "client", "examples", "shared", "key"}), True)
+_CAREFUL = Traits(False, frozenset({"params", "start", "round", "step", "steps", "client", "examples", "shared",
+                                    "key"}), True)
 
 
 def traits_of(chain: ClientChain, params: Mapping[str, Tensor], shared: Mapping[str, Tree] | None = None) -> Traits:
@@ -88,8 +88,7 @@ def _tried(chain: ClientChain, small: Params, shared: Mapping[str, Tree]) -> Tra
 
 
 def _broadcasts(chain: ClientChain, small: Params) -> bool:
-    """Whether clients in one tensor, in its own shape or flat, get what each gets alone: a piece may look at the
-    shape."""
+    """Whether clients in one tensor, in its own shape or flat, get what each gets alone: pieces may look at shapes."""
     generator = torch.Generator().manual_seed(0)
     u, params, start = ({name: torch.rand(3, *v.shape, generator=generator).to(v.dtype) for name, v in small.items()}
                         for _ in range(3))
@@ -129,9 +128,8 @@ class _Watch(TorchDispatchMode):
     """Which operations are done.
 
     Attributes:
-        pointwise: all act on each coordinate by itself, and on tensors of one shape: a client axis in front of tensors
-        of several
-            would not fall on itself.
+        pointwise: all act on each coordinate by itself, and on tensors of one shape: a client axis in front
+            of tensors of several would not fall on itself.
         looks: the value of a tensor is asked for.
     """
 

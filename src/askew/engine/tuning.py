@@ -13,9 +13,9 @@ FEW_CLIENTS = 3  # at once, from which batching them pays
 SMALL_WEIGHTS = 50_000  # of a network, up to which memory keeps up with a copy for each client
 SMALL_STEP = 1e7  # floating-point operations of a client's forward pass, up to which calling them takes longer
 
-# Threads (`threads`): docs/performance.md, two cores. If every pass is shared, W3's rounds take 16 ms instead of 23 on
-# a free machine, but 1,580 instead of 88 beside two busy processes; a pass of 1e9 operations takes about 10 ms on one
-# thread.
+# Threads (`threads`): docs/performance.md, two cores. If every pass is shared, W3's rounds take 16 ms
+# instead of 23 on a free machine, but 1,580 instead of 88 beside two busy processes; a pass of 1e9
+# operations takes about 10 ms on one thread.
 SHARED = 1e9  # floating-point operations of a forward pass from which several threads share it
 
 # How many clients at once (`vectorised`). On a CPU what its caches hold: an MLP of 77,000 weights trains 100 clients in
@@ -38,8 +38,7 @@ CHUNK = 2_000  # examples per forward pass: large enough to keep a device busy, 
 
 # Kernels. The tiles of convolutions hang on their sizes and stand in kernels/conv.py: benchmarks/conv_tiles.py,
 # results/bench/h200-conv-tiles.json (all equal layers of ResNet-20 in fp32: 38 ms before, 31 ms with these).
-# Values in a row of taps over all channels, up to which they are read as one pixel's; not measured by itself
-ROW_OF_TAPS = 16
+ROW_OF_TAPS = 16  # values in a row of taps, of all channels, that are still read as one pixel's; not measured by itself
 NORM_PARTS = 16  # programs that share the pixels of a set; not measured
 NORM_PIXELS = 256  # for each of them, at least; not measured
 NORM_TILE = 4096  # values of a tile; not measured

@@ -227,7 +227,8 @@ class Vectorised:
             trees = [lanes[i].shared.get(model, {}) for i, model in used]
             row = {at: k for k, at in enumerate(used)}
             which = on_device([row[i, job.model] for i, job in jobs], device)
-            shared = tree_map(lambda v: v[None], trees[0]) if len(used) == 1 else tree_map(lambda *v: torch.stack(v)[which], *trees)
+            shared = (tree_map(lambda v: v[None], trees[0]) if len(used) == 1
+                      else tree_map(lambda *v: torch.stack(v)[which], *trees))
         return Facts(**given, shared=shared)
 
     def _run(self, work: Work) -> Results:
@@ -311,8 +312,8 @@ class Vectorised:
             at = [k for k, (lane, _) in enumerate(work.jobs) if lane == i]
             # Equal clients lie lane by lane: a view, no copy.
             pick = slice(at[0], at[-1] + 1) if at[-1] - at[0] + 1 == len(at) else on_device(at, losses.device)
-            yield i, Chunk([work.jobs[k][1] for k in at], _take(message, pick), losses[pick], _take(kept, pick),
-                           squares[pick], len(lanes))
+            yield i, Chunk([work.jobs[k][1] for k in at], _take(message, pick), losses[pick],
+                           _take(kept, pick), squares[pick], len(lanes))
 
 
 def _spread_over(examples: int) -> list[int]:
@@ -329,7 +330,8 @@ def worth_compiling(task: Task, runs: int = 1) -> bool:
         runs: that train together.
     """
     recipe = task.recipe
-    return runs * recipe.rounds * recipe.epochs * task.cohort_size * float(task.population.sizes.mean()) >= COMPILED_EXAMPLES
+    passes = runs * recipe.rounds * recipe.epochs
+    return passes * task.cohort_size * float(task.population.sizes.mean()) >= COMPILED_EXAMPLES
 
 
 def _trained_alone(lanes: Sequence[Lane], jobs: list[tuple[int, Job]]) -> Iterator[tuple[int, Chunk]]:

@@ -59,7 +59,8 @@ def resnet20_fixup(input_shape: tuple[int, ...], num_classes: int, scalar_rate: 
         Ozdayi, Kantarcioglu and Iyer 2020, section 4, who mention one learning rate only.
     """
     if scalar_rate <= 0:
-        raise AskewError(f"resnet20_fixup: scalar_rate must be above 0, not {scalar_rate}; 1 trains the scalars like all other weights")
+        raise AskewError(f"resnet20_fixup: scalar_rate must be above 0, not {scalar_rate}; 1 trains the scalars "
+                         "like all other weights")
     require_classes("resnet20_fixup", num_classes)
     channels, _, _ = require_image("resnet20_fixup", input_shape, min_size=(4, 4))
     network = nn.Sequential(OrderedDict(
@@ -138,8 +139,7 @@ class ClassBias(nn.Module):
 
 
 def _spread(number: Tensor, x: Tensor) -> Tensor:
-    """A number [1] as it is; one a client, [K, 1], beside each of the client's examples, which lie behind each
-    other."""
+    """A number [1] as it is; one a client, [K, 1], beside each of the client's examples, one behind the other."""
     if number.ndim == 1:
         return number
     each = number.to(x.dtype).expand(-1, x.shape[0] // number.shape[0]).flatten()
@@ -182,8 +182,8 @@ class FixupBlock(nn.Module):
 
 def _stage(wide_in: int, wide_out: int, stride: int, scalar_rate: float) -> nn.Sequential:
     num_blocks = _BLOCKS_PER_STAGE * len(_WIDTHS)
-    blocks: OrderedDict[str, nn.Module] = OrderedDict(block1=FixupBlock(wide_in, wide_out, stride, num_blocks,
-                                                                        scalar_rate))
+    blocks: OrderedDict[str, nn.Module] = OrderedDict(
+        block1=FixupBlock(wide_in, wide_out, stride, num_blocks, scalar_rate))
     for number in range(2, _BLOCKS_PER_STAGE + 1):
         blocks[f"block{number}"] = FixupBlock(wide_out, wide_out, 1, num_blocks, scalar_rate)
     return nn.Sequential(blocks)

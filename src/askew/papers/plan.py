@@ -153,4 +153,5 @@ def _own_examples(recipe: Recipe, divided: int, clients: int) -> float:
     if recipe.population.name in ("hierarchical", "hypergeometric"):  # devices may overlap, and bring validation data
         return args.get("examples") or (1 - args.get("validation", 0.2)) * divided / ARCHETYPE_SHARE
     own = args.get("examples_per_client") or divided / clients
-    return own * (1 - recipe.population.argument("validation", "fraction", 0.0)) * recipe.population.argument("subset", "fraction", 1.0)
+    return (own * (1 - recipe.population.argument("validation", "fraction", 0.0))
+            * recipe.population.argument("subset", "fraction", 1.0))

@@ -26,8 +26,8 @@ def check_clients(scheme: str, clients: int, source: Source, by_class: bool = Tr
         by_class: whether the scheme tells examples apart by their classes.
     """
     if by_class and source.targets != "classes":
-        raise AskewError(f"{scheme}: it divides examples by their classes, and these data have {source.targets} to learn instead; "
-                         "use iid, power_law, natural or pooled")
+        raise AskewError(f"{scheme}: it divides examples by their classes, and these data have {source.targets} to "
+                         "learn instead; use iid, power_law, natural or pooled")
     if clients < 1:
         raise AskewError(f"{scheme}: clients must be at least 1, not {clients}")
     if clients > len(source.labels):

@@ -36,7 +36,8 @@ def draw(population: str | Spec | PopulationSpec, source: Source, seed: int = 0)
     spec = PopulationSpec.of(population)
     splits = [split for _, combinator in _made(spec) if (split := combinator.split)]
     if len(splits) > 1:
-        raise AskewError(f"population: two combinators of {str(spec)!r} take examples before the scheme does; keep one of them")
+        raise AskewError(f"population: two combinators of {str(spec)!r} take examples before the scheme does; "
+                         "keep one of them")
     server, rest = splits[0](source, seed) if splits else (np.zeros(0, np.int64), np.arange(len(source.labels)))
     part: Population = registry.build("partition", spec.scheme, source=source.take(rest) if splits else source,
                                       seed=seed)
@@ -55,7 +56,8 @@ def combine(population: Population, spec: PopulationSpec, source: Source, seed: 
     """
     splits = [combinator for combinator, made in _made(spec) if made.split]
     if splits and not len(population.server):
-        raise AskewError(f"population: {splits[0]} cannot be taken from a federation of your own; give it examples at the server yourself")
+        raise AskewError(f"population: {splits[0]} cannot be taken from a federation of your own; "
+                         "give it examples at the server yourself")
     done = population.scheme.split(" + ")
     left = tuple(combinator for combinator in spec.combinators if combinator not in splits
                  and str(combinator) not in done)

@@ -18,8 +18,7 @@ from askew.partition.deal import by_class, class_totals, generator
 @piece("combinator")
 def hold_out(fraction: Annotated[float, Bounds(0, 1, open_low=True, open_high=True)],
              use: Count | None = None) -> Combinator:
-    """A fraction of the training examples, equally many of each class, stays with the server; the scheme divides the
-    rest.
+    """A fraction of the training examples, as many of each class, stays with the server; the scheme divides the rest.
 
     Args:
         fraction: of the training examples, held out of the clients' reach.

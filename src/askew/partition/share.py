@@ -31,7 +31,8 @@ def share(fraction: Annotated[float, Bounds(0, 1, open_low=True)]) -> Combinator
     Example:
         100 examples, 20 of them at the server: two clients have 40 each, and 10 of the 20 besides.
 
-        >>> askew.partition.draw("iid(clients=2) + hold_out(0.2) + share(0.5)", Source(np.arange(100) % 10, 10)).sizes.tolist()
+        >>> source = Source(np.arange(100) % 10, 10)
+        >>> askew.partition.draw("iid(clients=2) + hold_out(0.2) + share(0.5)", source).sizes.tolist()
         [50, 50]
 
     References:

@@ -21,8 +21,8 @@ from askew.partition.deal import parted
 def validation(fraction: Annotated[float, Bounds(0, 1, open_low=True, open_high=True)]) -> Combinator:
     """A random fraction of each client's training examples (at least one) becomes its validation set.
 
-    A client always keeps at least one example for training. Devices that have validation sets of their scheme keep
-    those.
+    A client always keeps at least one example for training. Devices that have validation
+    sets of their scheme keep those.
 
     Example:
         >>> population = askew.partition.draw("iid(clients=2) + validation(0.2)", Source(np.arange(100) % 10, 10))

@@ -164,7 +164,7 @@ def fedcd(base: Recipe | None = None, milestones: list[int] | None = None, bits:
     recipe = _named(base, "fedcd")
     at = milestones if milestones is not None else [5, 15, 25, 30]
     population = recipe.population
-    # They have their own
+    # Those two have their own.
     if population.get("validation") is None and population.name not in ("hierarchical", "hypergeometric"):
         population += "validation(0.2)"
     average = tuple("mean(weights='score')" if spec.name == "mean" else spec for spec in recipe.server)
@@ -185,8 +185,8 @@ def scaffold(base: Recipe | None = None, lr: PositiveRate | None = None) -> Reci
     """Steps corrected by control variates that clients and server keep (Karimireddy et al. 2020, option II).
 
     Args:
-        lr: the clients' rate, for control variates as the paper's formula has them; None measures the gradients
-            themselves.
+        lr: the clients' rate, for control variates as the paper's formula has them; None
+            measures the gradients themselves.
     """
     recipe = _named(base, "scaffold")
     drift = correct_drift() if lr is None else correct_drift(lr)
@@ -276,28 +276,26 @@ def dp_fedavg(base: Recipe | None = None, noise: float = 1.0, length: float = 1.
 
 @piece("method")
 def fedper(base: Recipe | None = None, names: list[str] | None = None) -> Recipe:
-    """Layers that stay at the client (Arivazhagan et al. 2019); by default those named fc2, the head of the small
-    networks here."""
+    """Layers that stay at the client (Arivazhagan et al. 2019); by default those named fc2, the
+    head of the small networks here."""
     recipe = _named(base, "fedper")
     return recipe.replace(step=(*recipe.step, stay_local(names or ["fc2.*"])))
 
 
 @piece("method")
 def fedbn(base: Recipe | None = None, names: list[str] | None = None) -> Recipe:
-    """Normalisation layers that stay at the client (Li et al. 2021); by default those with bn or norm in their
-    names."""
+    """Normalisation layers that stay at the client (Li et al. 2021); by default those with bn or norm in the name."""
     recipe = _named(base, "fedbn")
     return recipe.replace(step=(*recipe.step, stay_local(names or ["*bn*", "*norm*"])))
 
 
 def _aggregated(recipe: Recipe, aggregator: Aggregator) -> Recipe:
-    """With another piece in the place of the plain mean; one that a method before it has chosen is not silently
-    dropped."""
+    """With another piece in the place of the plain mean; one that a method before it chose is not silently dropped."""
     present = next((spec for spec in recipe.server if isinstance(build("server", spec), Aggregator)), None)
-    if present is not None and present != aggregator.spec and (present.name != "mean"
-                                                               or present.args.get("weights") == "score"):
-        raise AskewError(f"{recipe.name}: {present} and {aggregator} both say how updates become one; leave a method out, or put the "
-                         "one that chooses the robust or scored average last")
+    if (present is not None and present != aggregator.spec
+            and (present.name != "mean" or present.args.get("weights") == "score")):
+        raise AskewError(f"{recipe.name}: {present} and {aggregator} both say how updates become one; "
+                         "leave a method out, or put the one that chooses the robust or scored average last")
     return recipe.replace(server=tuple(aggregator if spec == present else spec for spec in recipe.server))
 
 

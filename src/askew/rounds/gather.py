@@ -67,7 +67,8 @@ class Gathering:
     def lane(self) -> Lane:
         """What an engine is to train."""
         chain = self.task.server
-        shared = {number: chain.broadcast(entry.chain) for number, entry in self.entries.items()} if chain.broadcasts else {}
+        shared = ({number: chain.broadcast(entry.chain) for number, entry in self.entries.items()}
+                  if chain.broadcasts else {})
         return Lane(self.task, self.models, self.jobs, self.round, shared, self._memory or None)
 
     @property
@@ -133,13 +134,13 @@ class Gathering:
             self.cohorts[number] = Cohort(start.params, self._needs, start.buffers)
             self.observed[number] = dict.fromkeys(i for i, _ in self._observers)
         senders = self.senders(number, chunk)
-        self.cohorts[number].add(chunk.message, senders, on_device(task.server.weigh(senders), task.device),
-                                 chunk.squares)
+        self.cohorts[number].add(chunk.message, senders,
+                                 on_device(task.server.weigh(senders), task.device), chunk.squares)
         if self._memory:
             self.remembered.append((number, clients, tree_map(torch.clone, chunk.kept)))
         elif tree_leaves(chunk.kept):
-            raise AskewError("a client piece's `end` returns memory, and its `keep` announces none: it would be lost; give the piece a "
-                             "`keep` that returns what a client remembers before its first round")
+            raise AskewError("a client piece's `end` returns memory, and its `keep` announces none: it would be lost; "
+                             "give the piece a `keep` that returns what a client remembers before its first round")
         updates, buffers = chunk.updates, chunk.buffers
         for i, observe in self._observers:
             for k in range(len(clients)):

@@ -1,12 +1,12 @@
 """One round of federated learning. Read this first.
 
-    server's models -> clients' rounds (begin, local steps, end) -> messages -> statistics -> server's update ->
-    server's models
+    server's models -> clients' rounds (begin, local steps, end) -> messages
+        -> statistics -> server's update -> server's models
 
 `begin` says who trains what; an engine trains it (askew.engine: one client after the other, in threads, or all at once,
 with the same result); `Gathering.add` streams what comes back into statistics, past a guard where there is one
-(`let_in`); `aggregate` runs the server's pieces on them.
-Neither learns an algorithm's name: what a method does stands in its pieces (askew.pieces).
+(`let_in`); `aggregate` runs the server's pieces on them. Neither learns an algorithm's name: what a method does stands
+in its pieces (askew.pieces).
 """
 
 from __future__ import annotations

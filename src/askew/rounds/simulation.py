@@ -124,8 +124,7 @@ class Simulation:
         return ModelState(self.task.server.view(entry.model.params, entry.chain), entry.model.buffers)
 
     def advance(self) -> Record:
-        """One round, or none of it: whatever stops it half-way (`DivergedError`, Ctrl-C) leaves all as it was
-        before."""
+        """One round, or none of it: whatever stops it half-way (`DivergedError`, Ctrl-C) leaves all as it was."""
         launched, self._next = self._next or self.launch(), None
         coming = self.launch(launched) if self.foresees(launched) else None
         record = self.complete(launched)
@@ -169,7 +168,7 @@ class Simulation:
             with use_threads(self.threads.training):  # probes may train
                 self._complete(launched)
         except BaseException:
-            # Else the round is done, and the interruption came at its end
+            # Else the round is done, and the interruption came at its end.
             if self.last_record.get("round", 0) <= before[0]:
                 self.round, self.models, self.pool_state, self._probe_states = before
             raise
@@ -223,7 +222,8 @@ class Simulation:
         # Else every device has the test set's score.
         told_apart = task.population.test is not None or task.data.num_classes > 1 or task.personal
         if by_devices or (told_apart and task.num_clients <= MANY_CLIENTS):
-            devices = self._personal_scores() if task.client.enters else device_scores(verdicts, choice, task.population)
+            devices = (self._personal_scores() if task.client.enters
+                       else device_scores(verdicts, choice, task.population))
             result |= device_record(devices, task.population.groups, task.objective)
             if by_devices:
                 result[task.objective.headline] = float(devices.mean())
@@ -234,7 +234,8 @@ class Simulation:
         task, choice, result = self.task, np.asarray(self.task.pool.choice(self.pool_state)), []
         for client, number in enumerate(choice.tolist()):
             own = task.client.enter(self.view(number), self.memory.row(number, client))
-            result.append(device_scores({0: task.evaluate(own)}, np.zeros(len(choice), np.int64), task.population)[client])
+            scores = device_scores({0: task.evaluate(own)}, np.zeros(len(choice), np.int64), task.population)
+            result.append(scores[client])
         return np.asarray(result)
 
     def device_scores(self) -> np.ndarray:
@@ -250,16 +251,16 @@ class Simulation:
             bad = [client for client, length in zip(clients, values.tolist(), strict=True) if not length <= LONGEST]
             if bad:
                 shown = ", ".join(map(str, bad[:5])) + (" ..." if len(bad) > 5 else "")
-                raise DivergedError(f"round {self.round + 1}: the update of client{'s' if len(bad) > 1 else ''} {shown} is not "
-                                    f"finite{f' (model {number})' if len(senders) > 1 else ''}; {self._hint()}")
+                many, which = "s" if len(bad) > 1 else "", f" (model {number})" if len(senders) > 1 else ""
+                raise DivergedError(f"round {self.round + 1}: the update of client{many} {shown} is not finite{which}; "
+                                    f"{self._hint()}")
 
     def _check_finite(self, largest: Mapping[int, Tensor]) -> None:
-        """Updates that are finite can still add up, in the server chain, to a model (here its largest weight) that is
-        not."""
+        """Finite updates can still add up, in the server chain, to a model (here its largest weight) that is not."""
         for number, weight in largest.items():
             if not weight.isfinite():
-                raise DivergedError(f"round {self.round + 1}: the server's update makes model {number} infinite; {self._hint()}, "
-                                    "or let the server take smaller steps")
+                raise DivergedError(f"round {self.round + 1}: the server's update makes model {number} infinite; "
+                                    f"{self._hint()}, or let the server take smaller steps")
 
     def _update_pool(self) -> Changes:
         task = self.task
@@ -290,8 +291,8 @@ class Simulation:
         """Probes read the first model under its plain names, further ones with the model's number in front."""
         record: Record = {}
         for i, probe in enumerate(self.task.probes):
-            seen = Round(self.round + 1, self.models[number].model, after.model, cohort, cohort.clients,
-                         self._evaluated(after))
+            seen = Round(self.round + 1, self.models[number].model, after.model,
+                         cohort, cohort.clients, self._evaluated(after))
             states = self._probe_states[i]
             state = states[number] if number in states else probe.init(self._setting)
             values, states[number] = probe.read(self._setting, seen, state, gathered.get(i))
@@ -307,8 +308,8 @@ class Simulation:
         if spoils(self.task) and not self.task.guards:
             guard = f"{registry.names('guard')[0]}()"
             return f"clients send nonsense: add a guard that leaves such updates out (guard = '{guard}')"
-        rate = next((f"{spec.name}.lr is {spec.args['lr']}" for spec in self.task.recipe.step if "lr" in spec.args),
-                    None)
+        rate = next((f"{spec.name}.lr is {spec.args['lr']}"
+                     for spec in self.task.recipe.step if "lr" in spec.args), None)
         clips = any(isinstance(p, OnGradient) for p in self.task.client.pieces)
         return ("lower the learning rate" + (f" ({rate})" if rate else "")
                 + ("" if clips else ", or clip gradients (clip_gradient(10) before sgd)"))

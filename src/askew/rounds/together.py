@@ -1,5 +1,4 @@
-"""The server's pieces of many configurations at once: one more batch axis, over their models and over the numbers in
-which they differ.
+"""The server's pieces of many configurations at once: one more batch axis, over models and numbers that differ.
 
 Forty configurations of a sweep would otherwise be bound by a loop over them in Python. What cannot be batched (training
 at the server, several models, probes, pieces that look at a value) goes one after the other, with the same result.
@@ -40,7 +39,8 @@ def aggregate_together(gatherings: Sequence[Gathering], chunks: Sequence[Chunk])
     plain, like, clients = first.task.server, first.entries[0].model, first.task.num_clients
 
     def one(message: Mapping[str, Tree], squares: Tensor, losses: Tensor, numbers: tuple[Tensor, Tensor, Tensor],
-            state: Tree, params: Params, key: Tensor, values: Mapping[Any, Tensor]) -> tuple[Params, Params, Tree, Tensor]:
+            state: Tree, params: Params, key: Tensor,
+            values: Mapping[Any, Tensor]) -> tuple[Params, Params, Tree, Tensor]:
         chain = _built(specs[0], values) if values else plain
         cohort = Cohort(params, chain.needs, like.buffers)
         senders = Unnamed((), *numbers, losses)
@@ -58,9 +58,9 @@ def aggregate_together(gatherings: Sequence[Gathering], chunks: Sequence[Chunk])
             params, buffers, states, lengths = torch.func.vmap(one)(
                 _stacked([chunk.message for chunk in chunks]), torch.stack([_squares(chunk) for chunk in chunks]),
                 torch.stack([chunk.losses for chunk in chunks]), (examples, steps, scores),
-                _stacked([entry.chain for entry in entries]), _stacked([entry.model.params for entry in entries]), keys,
-                values)
-    except (RuntimeError, ValueError, TypeError, AskewError):  # a piece that cannot be batched: whatever torch says of it
+                _stacked([entry.chain for entry in entries]), _stacked([entry.model.params for entry in entries]),
+                keys, values)
+    except (RuntimeError, ValueError, TypeError, AskewError):  # a piece that cannot be batched: whatever torch says
         return None
     for i, (gathering, chunk) in enumerate(zip(gatherings, chunks, strict=True)):
         gathering.take_aggregated(chunk, lengths[i])
@@ -80,8 +80,7 @@ def _alike(gatherings: Sequence[Gathering], chunks: Sequence[Chunk]) -> bool:
 
 
 def _differing(specs: Sequence[Sequence[Spec]]) -> dict[tuple[int, str], list[float]] | None:
-    """(piece, path of a number in it) -> its values, where configurations differ in numbers; None where they differ in
-    anything else."""
+    """(piece, path of a number in it) -> its values, where only numbers differ; None where anything else does."""
     if len({repr([registry.without_numbers(spec) for spec in pieces]) for pieces in specs}) > 1:
         return None
     varying: dict[tuple[int, str], list[float]] = {}

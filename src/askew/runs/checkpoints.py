@@ -1,9 +1,8 @@
 """The checkpoints of a run: the last two, each checked when it is read, so that damage is noticed and never trained on.
 
     checkpoint-120.pt    the state after round 120: tensors and plain values
-    checkpoint-120.json  its format, what it belongs to (recipe, environment, data), and the SHA-256 of all that it
-    needs memory/3-7.pt        what clients remember: block 3 in its 7th version; only blocks that have changed are
-    written
+    checkpoint-120.json  its format, what it belongs to (recipe, environment, data), the SHA-256 of all that it needs
+    memory/3-7.pt        what clients remember: block 3 in its 7th version; only blocks that have changed are written
 """
 
 from __future__ import annotations
@@ -112,7 +111,8 @@ class Checkpoints:
             self._at = round
             return state, about
         if damaged:
-            raise AskewError(f"{str(self._folder)!r} cannot be gone on with: {'; '.join(damaged)}; run it again with --overwrite")
+            raise AskewError(f"{str(self._folder)!r} cannot be gone on with: {'; '.join(damaged)}; run it "
+                             "again with --overwrite")
         return self._load_earlier(device), {}
 
     def drop(self) -> None:
@@ -139,8 +139,8 @@ class Checkpoints:
         if about.pop("sha256", None) != _sum_of(about) or about.get("round") != round:
             raise DamagedError(f"{str(path)!r} is damaged: its bytes have changed")
         if about["format"] > FORMAT:
-            raise AskewError(f"{str(path)!r} was written by a newer version of askew (format {about['format']}, known: {FORMAT}); "
-                             "go on with that one")
+            raise AskewError(f"{str(path)!r} was written by a newer version of askew (format {about['format']}, known: "
+                             f"{FORMAT}); go on with that one")
         return about
 
     def _read_state(self, round: int, about: About, device: torch.device) -> dict[str, Any]:
@@ -166,8 +166,8 @@ class Checkpoints:
 
     def _load_earlier(self, device: torch.device) -> dict[str, Any]:
         """Of a version that kept one checkpoint, without a checksum."""
-        warnings.warn(f"the checkpoint in {str(self._folder)!r} is of an earlier version, which wrote no checksums: whether it is "
-                      "whole cannot be known", stacklevel=3)
+        warnings.warn(f"the checkpoint in {str(self._folder)!r} is of an earlier version, which wrote no checksums: "
+                      "whether it is whole cannot be known", stacklevel=3)
         state = _load(self._folder / EARLIER, device)
         return self._with_memory(state, device)
 

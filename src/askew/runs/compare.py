@@ -41,10 +41,9 @@ def compare(recipes: Mapping[str, Recipe], seeds: Sequence[int], *, target: floa
     """Run every recipe with every seed, and judge all by one measure.
 
     All recipes are built and checked before the first one runs. One seed goes after the other, and with each seed the
-    methods
-    whose local training has the same shape train together: whenever it is stopped, methods have been compared on the
-    same seeds, but for the last one. "auto" takes for each run the engine that it would have alone, so that its numbers
-    are those of `askew.run`.
+    methods whose local training has the same shape train together: whenever it is stopped, methods have been compared
+    on the same seeds, but for the last one. "auto" takes for each run the engine that it would have alone, so that its
+    numbers are those of `askew.run`.
 
     Args:
         recipes: label -> recipe; their seeds do not matter. Where one of them is judged by devices (its pool or its
@@ -53,12 +52,12 @@ def compare(recipes: Mapping[str, Recipe], seeds: Sequence[int], *, target: floa
         target: the accuracy to which rounds are counted; None takes 95% of what centralised training reaches.
         engine, device, data_dir: as in `askew.run`.
         out: a folder, which gets table.json and a run folder for each recipe and seed; nothing is written without one.
-        go_on: the folder holds an interrupted comparison: keep what finished, diverged or failed, resume what was under
-            way, do the rest.
+        go_on: the folder holds an interrupted comparison: keep what finished, diverged or failed, resume
+            what was under way, do the rest.
         retry_failed: then go on with what failed, too.
         checkpoint_every: as in `askew.run`.
-        on_round: called with each round's record; the rounds that a run which broke off did not reach come as empty
-            records.
+        on_round: called with each round's record; the rounds that a run which broke off did not
+            reach come as empty records.
 
     Returns:
         the comparison; on Ctrl-C, of what was finished.
@@ -83,8 +82,8 @@ def compare(recipes: Mapping[str, Recipe], seeds: Sequence[int], *, target: floa
             tell({}, result.recipe)
 
     configurations = [Configuration(contender.recipe.replace(seed=seed),
-                                    None if out is None else Path(out) / f"{names[label]}-seed{seed}", go_on=True,
-                                    retry=retry_failed, wave=wave)
+                                    None if out is None else Path(out) / f"{names[label]}-seed{seed}",
+                                    go_on=True, retry=retry_failed, wave=wave)
                       for wave, seed in enumerate(seeds) for label, contender in contenders.items()]
     check_engine(engine, "fp32")
     means = Means(engine, device=device, data_dir=data_dir, as_alone=True, checkpoint_every=Every.of(checkpoint_every))
@@ -92,8 +91,8 @@ def compare(recipes: Mapping[str, Recipe], seeds: Sequence[int], *, target: floa
         results = drive(configurations, means, keep=False, on_round=lambda _, record, recipe: tell(record, recipe),
                         on_end=tell_missing)
     # A run half done is no result: going on with the comparison resumes it.
-    over = {label: tuple(replace(result, model={}) for result in results[at :: len(contenders)]
-                         if not result.interrupted)
+    over = {label: tuple(replace(result, model={})
+                         for result in results[at :: len(contenders)] if not result.interrupted)
             for at, label in enumerate(contenders)}
     done = Comparison(tuple(replace(contender, results=over[label]) for label, contender in contenders.items()),
                       tuple(seeds), judge, target, majority, time.monotonic() - began,
@@ -118,8 +117,8 @@ def _check(recipes: Mapping[str, Recipe], seeds: Sequence[int], target: float | 
         raise AskewError(f"target must be an accuracy in (0, 1], got {target}")
     for label, recipe in recipes.items():
         if (headline := objective_of(recipe).headline) != "accuracy":
-            raise AskewError(f"{label}: methods are compared by accuracy, and {recipe.objective.name} is judged by {headline}; "
-                             "train them with askew sweep")
+            raise AskewError(f"{label}: methods are compared by accuracy, and {recipe.objective.name} is judged by "
+                             f"{headline}; train them with askew sweep")
 
 
 def _prepare(recipes: Mapping[str, Recipe], seed: int, device: str,

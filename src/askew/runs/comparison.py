@@ -163,10 +163,10 @@ class Comparison:
             "rounds_to_target": float(np.mean(everyone)) if everyone else None, "rounds_to_target_by_seed": reached,
             "gap_closed": self.gap_closed(c), "bytes": c.bytes, "dropped": c.dropped, "seconds": c.seconds,
             "seeds": [result.recipe.seed for result in c.finished],
-            "diverged": [{"seed": result.recipe.seed, "reason": result.diverged} for result in c.results
-                         if result.diverged is not None],
-            "failed": [{"seed": result.recipe.seed, "reason": result.failed} for result in c.results
-                       if result.failed is not None],
+            "diverged": [{"seed": result.recipe.seed, "reason": result.diverged}
+                         for result in c.results if result.diverged is not None],
+            "failed": [{"seed": result.recipe.seed, "reason": result.failed}
+                       for result in c.results if result.failed is not None],
             "runs": [str(result.folder) for result in c.finished if result.folder],
             "settings": {key: value for key, value in tomllib.loads(c.recipe.to_toml()).items() if key != "seed"},
         }

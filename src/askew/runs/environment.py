@@ -44,7 +44,8 @@ def _commit() -> str | None:
     here = Path(__file__).parent
 
     def git(*args: str) -> str:
-        return subprocess.run(["git", *args], cwd=here, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+        done = subprocess.run(["git", *args], cwd=here, capture_output=True, text=True, timeout=10, check=True)
+        return done.stdout.strip()
 
     try:
         if not Path(git("rev-parse", "--show-toplevel"), "src", "askew").is_dir():

@@ -1,5 +1,4 @@
-"""Folders that askew writes to: whose a folder is, and who is at work in it. Nothing that a person put there is ever
-touched."""
+"""Folders that askew writes to: whose one is, and who is at work in it. Nothing that a person put there is touched."""
 
 from __future__ import annotations
 
@@ -58,7 +57,8 @@ def check_free(path: Path, overwrite: bool = False) -> None:
 def check_many(path: Path | None, go_on: bool, kind: str) -> None:
     """Refuse, before any work, a folder that could not take a sweep or a comparison, or hold one to go on with."""
     if go_on and (path is None or not path.is_dir()):
-        raise AskewError(f"--resume needs --out with the folder of an interrupted {kind}, got {str(path) if path else 'none'}")
+        raise AskewError(f"--resume needs --out with the folder of an interrupted {kind}, got "
+                         f"{str(path) if path else 'none'}")
     if path is None:
         return
     if not go_on:
@@ -98,7 +98,8 @@ def _is_earlier_run(path: Path) -> bool:
         about = files.read_json(path / ENVIRONMENT, "description of the environment")
     except AskewError:
         return False
-    return {"versions", "device", "started"} <= about.keys() and (path / RECIPE).is_file() and (path / METRICS).is_file()
+    return ({"versions", "device", "started"} <= about.keys()
+            and (path / RECIPE).is_file() and (path / METRICS).is_file())
 
 
 def mark(path: Path, kind: str) -> None:
@@ -107,7 +108,8 @@ def mark(path: Path, kind: str) -> None:
         path.mkdir(parents=True, exist_ok=True)
         if (path / MARKER).exists():
             return
-        with tempfile.NamedTemporaryFile("w", dir=path, prefix=".askew-", suffix=f"{files.LEFTOVER}.json", encoding="utf-8") as aside:
+        with tempfile.NamedTemporaryFile("w", dir=path, prefix=".askew-", suffix=f"{files.LEFTOVER}.json",
+                                         encoding="utf-8") as aside:
             aside.write(json.dumps({"askew": kind, "format": 1}) + "\n")
             aside.flush()
             os.fsync(aside.fileno())

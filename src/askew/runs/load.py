@@ -32,8 +32,8 @@ def load_recipe(file: Path | None = None, settings: Sequence[str] = (), method: 
     in_file = values.pop("method", ())
     methods = method or dict(pairs).get("method", in_file)
     # Plain fields are set before the method (it may look at them), arguments of pieces after it (it brings pieces).
-    recipe = Recipe.from_mapping(values).replace(**{key: value for key, value in pairs if key != "method"
-                                                    and "." not in key})
+    recipe = Recipe.from_mapping(values).replace(**{key: value for key, value in pairs
+                                                    if key != "method" and "." not in key})
     if not isinstance(methods, str) and not (isinstance(methods, Sequence)
                                              and all(isinstance(m, str) for m in methods)):
         raise AskewError(f"method must be the name of a method, or a list of them, not {shown(methods)}")

@@ -1,5 +1,4 @@
-"""One process at a time in a folder: a lock on its marker file, which the system gives back when the process ends,
-however it does."""
+"""One process at a time in a folder: a lock on its marker file, which the system lifts however the process ends."""
 
 from __future__ import annotations
 
@@ -26,7 +25,8 @@ class Lock:
         try:
             self._file = _opened(file)
             if not _taken(self._file):
-                raise InUseError(f"{str(folder)!r} is in use by another process; wait until it has ended, or name another folder")
+                raise InUseError(f"{str(folder)!r} is in use by another process; wait until it has ended, "
+                                 "or name another folder")
         except OSError as error:
             raise cannot_write(file, error) from error
         except InUseError:

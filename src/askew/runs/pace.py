@@ -34,7 +34,8 @@ class Every:
             return asked or cls()
         found = re.fullmatch(r"0*([1-9][0-9]{0,8})([smh]?)", str(asked).strip())
         if isinstance(asked, bool) or found is None:
-            raise AskewError(f"checkpoint-every must be a number of rounds (10) or a time (30s, 5m, 1h), above 0, not {asked!r}")
+            raise AskewError("checkpoint-every must be a number of rounds (10) or a time (30s, 5m, 1h), "
+                             f"above 0, not {asked!r}")
         number, unit = int(found[1]), found[2]
         return cls(seconds=number * UNITS[unit]) if unit else cls(rounds=number)
 

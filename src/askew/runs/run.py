@@ -25,8 +25,7 @@ def run(recipe: Recipe, *, data: Dataset | None = None, population: Population |
         model: nn.Module | None = None, engine: str = "auto", precision: str = "fp32", device: str = "cpu",
         data_dir: str | None = None, out: str | Path | None = None, overwrite: bool = False,
         checkpoint_every: str | int | None = None, on_round: Callable[[Record, Recipe], None] | None = None) -> Result:
-    """Train a recipe. Ctrl-C, SIGTERM and SIGHUP stop it; with a folder, whatever stops it, `resume` goes on from
-    there.
+    """Train a recipe. Ctrl-C, SIGTERM, SIGHUP stop it; with a folder, whatever stops it, `resume` goes on from there.
 
     Args:
         recipe: what to do.

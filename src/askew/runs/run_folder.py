@@ -52,8 +52,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path, recipe: Recipe, environment: Mapping[str, Any], overwrite: bool = False) -> RunFolder:
-        """A folder for a run that begins, held by this process; what askew wrote there before goes, with
-        `overwrite`."""
+        """A folder for a run that begins, held by this process; what askew wrote there goes, with `overwrite`."""
         check_free(path, overwrite)
         mark(path, "run")
         folder = cls(path)
@@ -110,8 +109,7 @@ class RunFolder:
         text = files.read_text(self.path / RECIPE, "recipe")
         if not text.strip():
             raise AskewError(f"{str(self.path / RECIPE)!r} is damaged: the recipe is empty")
-        # Earlier versions wrote pieces of one's own with their modules; they are found by name, when the module is
-        # imported.
+        # Earlier versions wrote pieces of one's own with their modules; they are found by name, once it is imported.
         return Recipe.from_toml(re.sub(r'"[\w.]+:(\w+(?:\(|"))', r'"\1', text))
 
     @functools.cached_property
@@ -194,12 +192,12 @@ class RunFolder:
             was, is_now = (tomllib.loads(recipe.to_toml()) for recipe in (before, now))
             changed = [name for name in is_now if name != "name" and is_now[name] != was[name]]
             shown = "; ".join(f"{name} was {was[name]}, is {is_now[name]}" for name in changed)
-            raise AskewError(f"{str(self.path / RECIPE)!r} is another recipe than the one that the run began with ({shown}); "
-                             "put it back, or run the new one in a folder of its own")
+            raise AskewError(f"{str(self.path / RECIPE)!r} is another recipe than the one that the run began with "
+                             f"({shown}); put it back, or run the new one in a folder of its own")
         for name, value in here.items():
             if name in there and name != "seconds" and there[name] != value:
-                raise AskewError(f"{str(self.path)!r} cannot be gone on with: the {name} is not the one that it began with; "
-                                 "bring that back, or begin a new run")
+                raise AskewError(f"{str(self.path)!r} cannot be gone on with: the {name} is not the one that it began "
+                                 "with; bring that back, or begin a new run")
         metrics, path = there["metrics"], self.path / METRICS
         try:
             with path.open("rb") as file:
@@ -207,7 +205,8 @@ class RunFolder:
         except OSError as error:
             raise DamagedError(f"{str(path)!r} cannot be read: {error.strerror or error}") from None
         if hashlib.sha256(content).hexdigest() != metrics["sha256"]:
-            raise DamagedError(f"{str(path)!r} is damaged: the bytes of its first {metrics['rows']} rounds have changed")
+            raise DamagedError(f"{str(path)!r} is damaged: the bytes of its first "
+                               f"{metrics['rows']} rounds have changed")
 
     def check_checkpoint(self) -> None:
         """Refuse a folder that cannot be gone on with."""
@@ -222,7 +221,8 @@ class RunFolder:
             self.tidy()
             raise AskewError(f"{str(self.path)!r} has no checkpoint: the run is finished")
         if not self.has_checkpoint:
-            raise AskewError(f"{str(self.path)!r} was stopped before its first checkpoint; run it again with --overwrite")
+            raise AskewError(f"{str(self.path)!r} was stopped before its first checkpoint; run it "
+                             "again with --overwrite")
 
     def tidy(self) -> None:
         """Remove the checkpoints of a finished run, where it was killed before it did that."""
@@ -308,8 +308,8 @@ class RunFolder:
             raise AskewError(f"{str(path)!r} is damaged: {first_line(error)}") from None
 
     def save_summary(self, summary: Mapping[str, Any]) -> None:
-        names = sorted(path.name for path in self.path.iterdir() if path.name == METRICS
-                       or WEIGHTS.fullmatch(path.name))
+        names = sorted(path.name for path in self.path.iterdir()
+                       if path.name == METRICS or WEIGHTS.fullmatch(path.name))
         self.__dict__.pop("summary", None)
         files.write_json(self.path / SUMMARY,
                          {**summary, "files": {name: files.sha256(self.path / name) for name in names}})

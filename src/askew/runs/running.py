@@ -39,8 +39,9 @@ class Running:
         now, environment = simulation.threads.training, folder.environment
         before = environment.get("training_threads", environment.get("threads", now))
         if simulation.engine.one_at_a_time and before != now:  # the other engines give the same bits with any number
-            warnings.warn(f"{folder.path} was begun on {before} thread{'s' if before > 1 else ''} and goes on with {now}: weights may "
-                          f"differ in their last bits from those of an unbroken run; for the same, set OMP_NUM_THREADS={before}",
+            warnings.warn(f"{folder.path} was begun on {before} thread{'s' if before > 1 else ''} and goes on with "
+                          f"{now}: weights may differ in their last bits from those of an unbroken run; for the same, "
+                          f"set OMP_NUM_THREADS={before}",
                           stacklevel=2)
         folder.hold()
         try:
@@ -82,7 +83,7 @@ class Running:
             with shielded():
                 try:
                     if goes_on:
-                        # The interruption may have come before the last one was appended
+                        # The interruption may have come before the last one was appended.
                         self.folder.rewrite(self.records)
                         self.save()
                     _write_weights(simulation, self.folder)
@@ -94,8 +95,8 @@ class Running:
                     self.folder.release()
         model = simulation.task.state_dict(simulation.view(_most_used(simulation)))
         return Result(self.recipe, self.records, model, seconds, stopped == INTERRUPTED,
-                      self.folder.path if self.folder else None, simulation, None if goes_on else stopped, together,
-                      failed)
+                      self.folder.path if self.folder else None, simulation, None if goes_on else stopped,
+                      together, failed)
 
 
 def _write_weights(simulation: Simulation, folder: RunFolder) -> None:

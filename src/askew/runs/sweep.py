@@ -56,13 +56,12 @@ def sweep(recipes: Sequence[Recipe], *, data: Dataset | None = None, model: nn.M
         checkpoint_every: as in `askew.run`.
         limit_s: stop, as Ctrl-C would, at the end of the round in which so many seconds are over.
         on_round: called with (number of the recipe, record, recipe); rounds that an earlier sweep did come first.
-        on_end: called with (number of the recipe, result) when a configuration is finished, diverged, failed or
-            interrupted.
+        on_end: called with (number of the recipe, result) when a configuration is finished,
+            diverged, failed or interrupted.
 
     Returns:
         one result per recipe, in their order; a configuration that diverges or fails does not stop the others. On
-        Ctrl-C, what
-        there is so far: the results of what was not finished are `interrupted`.
+        Ctrl-C, what there is so far: the results of what was not finished are `interrupted`.
     """
     if folders is not None and len(folders) != len(recipes):
         raise AskewError(f"sweep: {len(folders)} folders for {len(recipes)} recipes; give one for each")

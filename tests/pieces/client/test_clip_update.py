@@ -11,7 +11,7 @@ from askew.pieces.methods import dp_fedavg, fedavg
 
 @pytest.mark.parametrize(("update", "sent"),
                          [((6.0, 8.0), (3.0, 4.0)), ((0.6, 0.8), (0.6, 0.8)), ((0.0, 0.0), (0.0, 0.0)),
-                                              ((3.0, -4.0), (3.0, -4.0))])
+                          ((3.0, -4.0), (3.0, -4.0))])
 def test_by_hand(update, sent):
     """Length 5: norms 10, 1, 0 and exactly 5."""
     assert client_message(clip_update(5.0), update)["update"]["w"].tolist() == pytest.approx(sent)

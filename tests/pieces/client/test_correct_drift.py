@@ -1,5 +1,4 @@
-"""SCAFFOLD: two clients by hand over two rounds, what it comes to with one step, and both forms of the control
-variate."""
+"""SCAFFOLD: two clients by hand over two rounds, what it comes to with one step, both forms of the control variate."""
 
 import pytest
 import torch
@@ -59,7 +58,8 @@ def test_two_rounds_by_hand():
 def test_it_goes_to_the_optimum_of_the_sum_where_fedavg_does_not():
     """(w - 1) + 2 (w + 1) = 0: w = -1/3. FedAvg of two steps each stays at the fixed point of its maps:
     w = ((0.81 w + 0.19) + (0.64 w - 0.36)) / 2, w = -0.17 / 0.55."""
-    assert run_by_hand([correct_drift(), sgd(LR)], [1.0, 2.0], [1.0, -1.0], 200)[-1][0] == pytest.approx(-1 / 3, abs=1e-5)
+    seen = run_by_hand([correct_drift(), sgd(LR)], [1.0, 2.0], [1.0, -1.0], 200)
+    assert seen[-1][0] == pytest.approx(-1 / 3, abs=1e-5)
     w = 0.0
     for _ in range(200):
         w = ((0.81 * w + 0.19) + (0.64 * w - 0.36)) / 2
@@ -79,8 +79,8 @@ def test_both_forms_are_one_for_plain_sgd_and_not_with_momentum():
         assert one == pytest.approx(other, abs=1e-6)
     measured, printed = (run_by_hand([piece, sgd(LR, momentum=0.9)], *arguments)
                          for piece in (correct_drift(), correct_drift(LR)))
-    # Client 1: 0 -> 0.1 (velocity -1) -> 0.28 (velocity -0.9 - 0.9 = -1.8): mean gradient -0.95, printed -0.28 / 0.2 =
-    # -1.4.
+    # Client 1: 0 -> 0.1 (velocity -1) -> 0.28 (velocity -0.9 - 0.9 = -1.8): mean gradient
+    # -0.95, printed -0.28 / 0.2 = -1.4.
     assert (measured[0][2], printed[0][2]) == pytest.approx((-0.95, -1.4), abs=1e-6)
 
 

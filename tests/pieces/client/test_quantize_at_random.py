@@ -40,8 +40,7 @@ def drawn(bits, params, u, number=ROUNDINGS):
 
 
 def test_values_and_their_frequencies_by_hand():
-    """bits 2: four values -0.9, -0.3, 0.3, 0.9. The model is [[-0.9, 0.2, 0.9]]: 0.2 lies 5/6 of the way from -0.3 to
-    0.3."""
+    """2 bits, four values -0.9, -0.3, 0.3, 0.9. The model is [[-0.9, 0.2, 0.9]]: 0.2 is 5/6 of the way to 0.3."""
     params, u = {"fc.weight": torch.tensor([[-0.5, 0.1, 0.5]])}, {"fc.weight": torch.tensor([[-0.4, 0.1, 0.4]])}
     got = drawn(2, params, u)["fc.weight"][:, 0]
     assert got[:, 0].tolist() == pytest.approx([-0.9] * ROUNDINGS)
@@ -50,7 +49,7 @@ def test_values_and_their_frequencies_by_hand():
     above = middle > 0
     assert middle[above].tolist() == pytest.approx([0.3] * int(above.sum()))
     assert middle[~above].tolist() == pytest.approx([-0.3] * int((~above).sum()))
-    # 4 standard errors
+    # 4 standard errors.
     assert float(above.double().mean()) == pytest.approx(5 / 6, abs=4 * (5 / 36 / ROUNDINGS) ** 0.5)
 
 
@@ -73,7 +72,7 @@ def test_on_average_every_weight_keeps_its_value(bits):
     step = 2 * float((params["fc.weight"] + u["fc.weight"]).abs().max()) / (2**bits - 1)
     for name, models in drawn(bits, params, u).items():
         error = models.double().mean(0) - (params[name] + u[name])
-        # The spread is at most half a step; float32
+        # The spread is at most half a step; float32.
         assert float(error.abs().max()) < 5 * step / 2 / ROUNDINGS**0.5 + 2e-6, name
 
 
@@ -156,8 +155,7 @@ def test_thirty_two_bits_change_nothing(client, send):
 
 @pytest.mark.parametrize(("bits", "size"), [(8, 12 + 4 + 8), (4, 6 + 4 + 8), (3, 5 + 4 + 8), (1, 2 + 4 + 8)])
 def test_bytes_by_hand(bits, size):
-    """12 weights in few bits, rounded up to bytes, and 4 bytes for their scale; a bias and a BatchNorm weight in 4
-    each."""
+    """12 weights in few bits, rounded up to bytes, and 4 bytes of scale; a bias and a BatchNorm weight in 4 each."""
     model = {"fc.weight": torch.zeros(4, 3), "fc.bias": torch.zeros(1), "norm.weight": torch.zeros(1)}
     assert quantize_at_random(bits).payload(model) == size
 
@@ -199,9 +197,9 @@ def test_every_engine_sends_what_the_sequential_one_does(engine, network, bits):
     start = initial_model(task)
 
     def sent(engine):
+        lane = Lane(engine.task, {0: start}, [Job(0, client) for client in (3, 0, 4, 1)], 2)
         return {job.client: {name: start.params[name] + v[k] for name, v in chunk.updates.items()}
-                for _, chunk in engine.train([Lane(engine.task, {0: start}, [Job(0, client) for client in (3, 0, 4, 1)], 2)])
-                for k, job in enumerate(chunk.jobs)}
+                for _, chunk in engine.train([lane]) for k, job in enumerate(chunk.jobs)}
 
     reference, other = sent(Sequential(task)), sent(ENGINES[engine](task))
     assert set(other) == set(reference) == {0, 1, 3, 4}

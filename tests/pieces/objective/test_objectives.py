@@ -122,7 +122,8 @@ IID = askew.Recipe(population="iid(clients=2)", rounds=2, objective="mean_square
     (IID, {"data": NUMBERS, "model": nn.Sequential(nn.Linear(3, 2), nn.Flatten(0))},
      r"the network gives \(\) outputs an example"),
     (IID.replace(population="shards(clients=2, shards_per_client=1)"), {"data": NUMBERS},
-     "shards: it divides examples by their classes, and these data have numbers to learn instead; use iid, power_law, natural or pooled"),
+     "shards: it divides examples by their classes, and these data have numbers to learn instead; use iid, "
+     "power_law, natural or pooled"),
     (IID.replace(pool="clone_and_delete(milestones=[1])", population="iid(clients=4) + validation(0.2)"),
      {"data": NUMBERS},
      "pool: clone_and_delete scores models by a measure of which more is better, and mean_squared_error is judged by"),
@@ -166,8 +167,8 @@ def test_an_objective_of_ones_own_needs_no_more_than_losses(own):
     result = askew.run(IID.replace(objective="absolute_error()"), data=NUMBERS)
     assert (result.headline, result.score) == ("loss", result.records[-1]["loss"])
     assert result.best["loss"] == min(record["loss"] for record in result.records)
-    with pytest.raises(AskewError,
-                       match=r"one_number gives losses of shape \(\) for 2 examples; there must be one number per example"):
+    with pytest.raises(AskewError, match=r"one_number gives losses of shape \(\) for 2 examples; "
+                                         r"there must be one number per example"):
         askew.run(IID.replace(objective="one_number()"), data=NUMBERS)
 
 
@@ -189,7 +190,8 @@ def test_devices_with_test_examples_of_their_own_are_judged_by_the_headline():
     ids = torch.arange(12).numpy() % 2
     natural = Dataset("mine", examples, examples, ("price",), ids, ids, targets="numbers")
     record = askew.run(IID.replace(population="natural()", rounds=1), data=natural).records[-1]
-    assert record["device_mean_squared_error_max"] >= record["device_mean_squared_error_mean"] == record["mean_squared_error"]
+    assert (record["device_mean_squared_error_max"] >= record["device_mean_squared_error_mean"]
+            == record["mean_squared_error"])
     assert record["mean_squared_error"] == pytest.approx(record["loss"])  # devices of equal size
 
 

@@ -28,7 +28,7 @@ def test_two_classes_by_hand(pencil):
 
 
 def test_the_model_to_evaluate_is_judged(pencil):
-    # Which gets all right
+    # The evaluated one gets all right.
     round = replace(pencil.round([(0, 0, 0, 0)], after=(1, 1, 1, -1)), evaluated=pencil.model((1, -1, 1, -1)))
     assert read(pencil, "label_blocks(clients=2)", round) == 1.0
 

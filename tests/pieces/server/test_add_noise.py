@@ -1,5 +1,4 @@
-"""Noise at the server: how much, how it is distributed, fresh in each round, and only behind a mean that counts all
-alike."""
+"""Noise at the server: how much, how distributed, fresh in each round, and only behind a mean that counts all alike."""
 
 import pytest
 import torch
@@ -14,8 +13,8 @@ from askew.pieces.server import add_noise, mean
 @pytest.mark.parametrize(("multiplier", "length", "clients", "sigma"),
                          [(0.5, 4.0, 2, 1.0), (1.0, 1.0, 4, 0.25), (2.0, 0.1, 1, 0.2)])
 def test_its_size_and_distribution(multiplier, length, clients, sigma):
-    """20,000 coordinates: the mean within 4 sigma / sqrt(20,000), the spread within 2%, a normal distribution by
-    Kolmogorov-Smirnov."""
+    """20,000 coordinates: the mean within 4 sigma / sqrt(20,000), the spread within 2%, a normal
+    distribution by Kolmogorov-Smirnov."""
     noise = server_update(add_noise(multiplier, length), [[3.0] * 20_000] * clients) - 3.0
     assert abs(float(noise.mean())) < 4 * sigma / 20_000**0.5
     assert float(noise.std()) == pytest.approx(sigma, rel=0.02)

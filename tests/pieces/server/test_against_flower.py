@@ -1,5 +1,4 @@
-"""Server pieces against the strategies of Flower, on the same clients' models, over 20 rounds; and where the two
-differ.
+"""Server pieces against the strategies of Flower, on the same clients' models, over 20 rounds, and where they differ.
 
 Flower's FedAvgM is compared in test_momentum.py.
 """
@@ -67,8 +66,7 @@ def test_adagrad_and_yogi_differ_in_the_start_of_v_alone():
 
 
 def test_adam_differs_in_the_start_of_v_and_in_a_correction_for_the_start():
-    """Flower's rate in round t (from 1) is eta sqrt(1 - beta2^(t+1)) / (1 - beta1^(t+1)): Kingma and Ba's with t + 1
-    for t."""
+    """Flower's rate in round t (from 1) is eta sqrt(1 - beta2^(t+1)) / (1 - beta1^(t+1)): Kingma and Ba's at t + 1."""
     rounds, beta1, beta2 = random_rounds(), 0.8, 0.9
     expected = flower(lambda **rest: strategies.FedAdam(eta=0.1, beta_1=beta1, beta_2=beta2, tau=TAU, **rest), rounds)
     rates = [(1 - beta2 ** (t + 1)) ** 0.5 / (1 - beta1 ** (t + 1)) for t in range(1, 21)]
@@ -85,8 +83,8 @@ def test_the_median_is_flowers():
 
 @pytest.mark.parametrize("share", [0.0, 0.2, 0.4])
 def test_the_trimmed_mean_is_flowers(share):
-    """Both leave out the share at each end. (Where floats put share times n just below a whole number, Flower leaves
-    out one less.)"""
+    """Both leave out the share at each end. (Where floats put share times n just below a whole number,
+    Flower leaves out one less.)"""
     rounds = random_rounds()
     expected = flower(lambda **rest: strategies.FedTrimmedAvg(beta=share, **rest), rounds)
     np.testing.assert_allclose(ours([trimmed_mean(share)], rounds), expected, rtol=1e-4, atol=1e-5)

@@ -8,8 +8,7 @@ from askew.pieces.server import correct_dynamically
 
 
 def test_two_rounds_by_hand():
-    """alpha 0.5, all of two clients. Round 1: u = 2, h = -1, update 2 + 2 = 4. Round 2: u = 1, h = -1.5, update 1 + 3 =
-    4."""
+    """alpha 0.5, two clients. Round 1: u = 2, h = -1, update 2 + 2 = 4. Round 2: u = 1, h = -1.5, update 1 + 3 = 4."""
     assert server_update(correct_dynamically(0.5), [(1,), (3,)]).tolist() == [4.0]
     assert server_update(correct_dynamically(0.5), [(1,), (3,)], [(1,), (1,)]).tolist() == [4.0]
 

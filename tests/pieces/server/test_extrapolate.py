@@ -22,8 +22,7 @@ def test_by_hand(updates, epsilon, rate):
 
 
 def test_the_weights_are_those_of_the_mean():
-    """Weights 3 and 1: mean (3, 2), mean square 25, rate 25 / (2 * 13) below 1; with (3, -4) heavier by 0.5: mean (3,
-    0)."""
+    """Weights 3 and 1: mean (3, 2), mean square 25, rate 25 / 26 below 1; with (3, -4) heavier by 0.5: mean (3, 0)."""
     assert server_update(extrapolate(0.0), [(3, 4), (3, -4)], weights=[3, 1]).tolist() == pytest.approx([3, 2])
     assert server_update(extrapolate(0.0), [(3, 4), (3, -4)], weights=[2, 2]).tolist() == pytest.approx([25 / 6, 0])
 

@@ -37,8 +37,7 @@ def test_a_round_that_cancels_leaves_the_model_and_the_momentum(server):
     """beta 1, gamma 0.5.
 
     Round 1: mean (3, 0), N = 3, E = 5: d = (5, 0), w = (5, 0); evaluated (3, 0).
-    Round 2: mean (0, 0), N = 0: w stays (5, 0), d stays (5, 0); evaluated (5, 0), the plain average. Before, w went to
-    (7.5, 0).
+    Round 2: mean (0, 0), N = 0: w and d stay (5, 0); evaluated (5, 0), the plain average. Before, w went to (7.5, 0).
     Round 3: mean (0, 2), N = E = 2: d = (2.5, 2), w = (7.5, 2); evaluated (5, 2).
     """
     piece = ServerChain([mean(), rescale_to_mean_norm(1.0), momentum(0.5), evaluate_average()])
@@ -56,7 +55,8 @@ def test_in_nesterovs_form_and_behind_other_pieces_too(server, nesterov):
 
 def test_momentum_alone_goes_on_where_the_mean_happens_to_be_0(server):
     """Eq. (10)-(11) have no such rule: d = 3, then 0.5 * 3 + 0 = 1.5."""
-    assert [model for model, _ in rounds(ServerChain([mean(), momentum(0.5)]), server, [APART, OPPOSITE])] == [[3.0, 0.0], [4.5, 0.0]]
+    seen = [model for model, _ in rounds(ServerChain([mean(), momentum(0.5)]), server, [APART, OPPOSITE])]
+    assert seen == [[3.0, 0.0], [4.5, 0.0]]
 
 
 def test_layer_by_layer_only_the_layer_that_cancels_stays():
@@ -83,9 +83,8 @@ def test_two_pieces_may_each_hold_a_tensor_still(server):
     hold = ServerPiece(lambda u, state, ctx: (u, state),
                        still=lambda u, ctx: {name: torch.tensor(ctx.round == 1) for name in u})
     for order in ([hold, rescale_to_mean_norm()], [rescale_to_mean_norm(), hold]):
-        seen = [model
-                for model, _ in rounds(ServerChain([mean(), *order, momentum(0.5)]), server,
-                                       [APART, TOGETHER, OPPOSITE])]
+        chain = ServerChain([mean(), *order, momentum(0.5)])
+        seen = [model for model, _ in rounds(chain, server, [APART, TOGETHER, OPPOSITE])]
         assert seen == [[5.0, 0.0]] * 3
 
 
@@ -103,11 +102,9 @@ def _push(cancel_from: int) -> Optimiser:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_whole_round_of_the_composed_method(engine):
-    """Two clients of one example each, four weights. Round 1: both move each weight by 1, N = E = 2, d = 0.7 each; w =
-    0.7.
+    """Two clients of one example each, four weights. Round 1: both move each by 1, N = E = 2, d = 0.7 each; w = 0.7.
 
-    Round 2: one client moves by +1, the other by -1: N = 0. The model and its evaluation stay at 0.7 (before: 0.7 + 0.8
-    * 0.7).
+    Round 2: one client moves by +1, the other by -1: N = 0. Model and evaluation stay at 0.7 (before: 0.7 + 0.8 * 0.7).
     """
     x, y = torch.ones(2, 1), torch.tensor([0, 1])
     data = askew.Dataset.from_tensors((x, y), (x, y))

@@ -41,7 +41,8 @@ def test_combinations_that_make_no_sense_are_refused():
         mask_by_sign_agreement(4.0).check(Plan(cohort_size=3))
     mask_by_sign_agreement(3.0).check(Plan(cohort_size=3))
     with pytest.raises(askew.AskewError, match="put mask_by_sign_agreement before it"):
-        ServerChain([mean(), train_on_server(), mask_by_sign_agreement(1.0)]).check(Plan(cohort_size=3, server_examples=10))
+        ServerChain([mean(), train_on_server(), mask_by_sign_agreement(1.0)]).check(
+            Plan(cohort_size=3, server_examples=10))
     with pytest.raises(askew.AskewError, match="theta must not be negative"):
         mask_by_sign_agreement(-1.0)
 

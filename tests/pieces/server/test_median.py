@@ -16,7 +16,7 @@ from askew.pieces.statistic import Everything
 
 def test_by_hand():
     assert server_update(median(), [(1, 5), (2, 6), (99, -7)]).tolist() == [2.0, 5.0]
-    # Between 2 and 4, between 0 and 5
+    # Between 2 and 4, between 0 and 5.
     assert server_update(median(), [(1, 5), (2, 6), (99, -7), (4, 0)]).tolist() == [3.0, 2.5]
     assert server_update(median(), [(7, 8)]).tolist() == [7.0, 8.0]
 

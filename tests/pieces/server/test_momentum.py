@@ -32,7 +32,8 @@ def test_plain_by_hand(server):
 
     v = 1, then 0.5 * 1 + 3 = 3.5; w = 10 + 1 = 11, then 11 + 3.5 = 14.5.
     """
-    assert rounds(ServerChain([mean(), momentum(0.5)]), server, [[(4,), (0,)], [(0,), (4,)]], [10.0]) == [[11.0], [14.5]]
+    chain = ServerChain([mean(), momentum(0.5)])
+    assert rounds(chain, server, [[(4,), (0,)], [(0,), (4,)]], [10.0]) == [[11.0], [14.5]]
 
 
 def test_nesterov_by_hand(server):

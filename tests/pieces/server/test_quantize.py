@@ -13,14 +13,17 @@ def test_the_model_and_the_update_by_hand():
     """bits 3, w = (-0.5, 0.1, 0.1), mean update (-0.4, 0.1, 0.2): the model (-0.9, 0.2, 0.3) has step 0.3 and becomes
     (-0.9, 0.3, 0.3), so that the update is (-0.4, 0.2, 0.2). The update alone in 2 bits: step 0.4, (-0.4, 0, 0)."""
     updates = [(-0.4, 0.1, 0.19)]
-    assert server_update([mean(), quantize(3)], updates, w=[-0.5, 0.1, 0.1]).tolist() == pytest.approx([-0.4, 0.2, 0.2], abs=1e-6)
-    assert server_update([mean(), quantize(2, "update")], updates, w=[5, 6, 7]).tolist() == pytest.approx([-0.4, 0, 0], abs=1e-6)
+    of_model = server_update([mean(), quantize(3)], updates, w=[-0.5, 0.1, 0.1])
+    assert of_model.tolist() == pytest.approx([-0.4, 0.2, 0.2], abs=1e-6)
+    of_update = server_update([mean(), quantize(2, "update")], updates, w=[5, 6, 7])
+    assert of_update.tolist() == pytest.approx([-0.4, 0, 0], abs=1e-6)
 
 
 def test_thirty_two_bits_change_nothing():
     for what in ("model", "update"):
         piece = quantize(32, what)
-        assert server_update([mean(), piece], [(0.1, -0.7)], w=[3, 4]).tolist() == server_update(mean(), [(0.1, -0.7)]).tolist()
+        assert (server_update([mean(), piece], [(0.1, -0.7)], w=[3, 4]).tolist()
+                == server_update(mean(), [(0.1, -0.7)]).tolist())
         assert piece.payload is None
 
 

@@ -20,8 +20,7 @@ def test_three_rounds_by_hand():
 
 
 def test_v_never_falls_faster_than_by_the_squares_that_come():
-    """Adam forgets a large v by a quarter per round, Yogi by a quarter of the new square: its next steps are
-    shorter."""
+    """Adam forgets a large v by a quarter per round, Yogi by a quarter of the new square: its steps are shorter."""
     rounds = [[(100,)], [(1,)], [(1,)], [(1,)]]
     arguments = {"lr": 1.0, "beta1": 0.0, "beta2": 0.75, "tau": 1e-3}
     slow, quick = (float(server_update(make(**arguments), *rounds)) for make in (yogi, adam))

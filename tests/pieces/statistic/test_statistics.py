@@ -45,7 +45,8 @@ def test_order_chunks_and_merging_do_not_show(statistic):
 
 
 def test_equal_ones_are_one():
-    assert len({MeanOf("control"), MeanOf("control"), MeanOf("control", "steps"), Everything(), Everything("control")}) == 4
+    assert len({MeanOf("control"), MeanOf("control"), MeanOf("control", "steps"),
+                Everything(), Everything("control")}) == 4
 
 
 @pytest.mark.parametrize(("weights", "expected"), [("uniform", 3.0), ("examples", 4.5), ("steps", 5.0)])
@@ -59,7 +60,8 @@ def test_means_by_hand(weights, expected):
 
 def test_per_step_by_hand():
     """Updates 2 and 9, examples 1 and 3, steps 2 and 3: (1 * 1 + 3 * 3) / 4 = 2.5 per step; walk (2 + 9) / 4 = 2.75."""
-    direction, walk = server_context([(2,), (9,)], examples=[1, 3], steps=[2, 3], needs=[MeanPerStep()]).cohort[MeanPerStep()]
+    context = server_context([(2,), (9,)], examples=[1, 3], steps=[2, 3], needs=[MeanPerStep()])
+    direction, walk = context.cohort[MeanPerStep()]
     assert (float(direction["w"]), walk) == pytest.approx((2.5, 2.75))
 
 

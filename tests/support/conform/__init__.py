@@ -1,2 +1,1 @@
-"""What the conformance tests share: engine forms, pieces and recipes, networks, federations, a generator of random
-cases."""
+"""What the conformance tests share: engine forms, pieces and recipes, networks, federations, random cases."""

@@ -50,8 +50,7 @@ BATCHED = [name for name in FORMS if name not in ("parallel", "compiled")]
 
 
 def cases(names: Iterable[str], forms: Iterable[str] | None = None, compiled: Iterable[str] = ()) -> list[Any]:
-    """(name, form) for `parametrize`; `compiled` are those names that CI compiles, which takes many seconds for each
-    network.
+    """(name, form) for `parametrize`; `compiled` are those names that CI compiles, in many seconds for each network.
 
     In the long run all are compiled.
     """
@@ -77,7 +76,8 @@ class Trained:
     loss: float
 
 
-def train(make: Make, task: Task, clients: Iterable[int] | None = None, round: int = 1, **options: Any) -> dict[int, Trained]:
+def train(make: Make, task: Task, clients: Iterable[int] | None = None, round: int = 1,
+          **options: Any) -> dict[int, Trained]:
     """One round of local training, client by client, with the task's first weights."""
     jobs = [Job(0, client) for client in (range(task.num_clients) if clients is None else clients)]
     start, found = initial_model(task), {}
@@ -105,11 +105,11 @@ def rounds(make: Make, task: Task, count: int) -> Simulation:
 def assert_same_training(got: Mapping[int, Trained], reference: Mapping[int, Trained], tolerance: float = 1e-3) -> None:
     """Each client's update, tensor by tensor: apart by at most `tolerance` of the tensor's own length.
 
-    Updates and not weights are compared, since a step that is wrong by half would vanish beside the weights it starts
-    from. 1e-3 leaves room for fp32 sums in another order, which ReLU, max pooling and small BatchNorm batches pass on
-    enlarged; what is wrong in a layer, a mask, a key or a padded batch is off by percents. A tensor whose true gradient
-    is 0 (a bias before BatchNorm) has an update of rounding alone: 2e-5 of the whole update's length is allowed
-    besides.
+    Updates and not weights are compared, since a step that is wrong by half would vanish beside the weights it
+    starts from. 1e-3 leaves room for fp32 sums in another order, which ReLU, max pooling and small BatchNorm
+    batches pass on enlarged; what is wrong in a layer, a mask, a key or a padded batch is off by percents. A
+    tensor whose true gradient is 0 (a bias before BatchNorm) has an update of rounding alone: 2e-5 of the whole
+    update's length is allowed besides.
     """
     assert got.keys() == reference.keys()
     for client, expected in reference.items():
@@ -119,8 +119,9 @@ def assert_same_training(got: Mapping[int, Trained], reference: Mapping[int, Tra
         for name, v in expected.update.items():
             assert got[client].update[name].dtype == v.dtype, name
             own, error = float(v.double().norm()), float((got[client].update[name].double() - v.double()).norm())
-            assert error <= tolerance * own + 2e-5 * whole, (f"client {client}: {name} is {error / max(1e-30, own):.2g} of its length "
-                                                             f"apart ({error / whole:.2g} of the whole update's)")
+            assert error <= tolerance * own + 2e-5 * whole, (
+                f"client {client}: {name} is {error / max(1e-30, own):.2g} of its length apart "
+                f"({error / whole:.2g} of the whole update's)")
         assert got[client].buffers.keys() == expected.buffers.keys()
         for name, v in expected.buffers.items():
             assert got[client].buffers[name].dtype == v.dtype, name

@@ -36,8 +36,9 @@ class Case:
                           model=self.network)
 
     def __str__(self) -> str:
-        return (f"case {self.number}: {self.network}\n{len(self.sizes)} clients of {self.sizes} examples, B {self.recipe.batch_size}, "
-                f"E {self.recipe.epochs}, C {self.recipe.fraction}, {[str(s) for s in self.recipe.step]}, seed {self.recipe.seed}")
+        return (f"case {self.number}: {self.network}\n{len(self.sizes)} clients of {self.sizes} examples, B "
+                f"{self.recipe.batch_size}, E {self.recipe.epochs}, C {self.recipe.fraction}, "
+                f"{[str(s) for s in self.recipe.step]}, seed {self.recipe.seed}")
 
 
 class Add(nn.Module):
@@ -186,7 +187,8 @@ class Writer:
                                 "places"])
             heads = draw.choice([h for h in (1, 2, 4) if width % h == 0])
             if kind == "attention":
-                layers.append(Add(SelfAttention(width, heads, draw.random() < 0.4, draw.random() < 0.7, draw.random() < 0.3)))
+                layers.append(Add(SelfAttention(width, heads, draw.random() < 0.4, draw.random() < 0.7,
+                                                draw.random() < 0.3)))
             elif kind == "encoder":
                 layers.append(nn.TransformerEncoderLayer(width, heads, 2 * width, 0.0, draw.choice(["relu", "gelu"]),
                                                          batch_first=True, norm_first=draw.random() < 0.5))

@@ -72,8 +72,7 @@ class Encoder(nn.Module):
 
 
 class Attends(nn.Module):
-    """`nn.MultiheadAttention` between a sequence and a shorter one of another width, or the functional form, or a
-    causal mask."""
+    """`nn.MultiheadAttention` between a sequence and a shorter one of another width, or functional, or with a mask."""
 
     def __init__(self, how: Literal["self", "cross", "functional", "causal", "weights"],
                  batch_first: bool = True) -> None:
@@ -127,7 +126,8 @@ class StartsItself(nn.Module):
 
     def __init__(self, kind: type[nn.LSTM] | type[nn.GRU]) -> None:
         super().__init__()
-        self.embed, self.cells, self.head = nn.Embedding(WORDS, 6), kind(6, 8, 2, batch_first=True), nn.Linear(8, CLASSES)
+        self.embed, self.cells, self.head = (nn.Embedding(WORDS, 6), kind(6, 8, 2, batch_first=True),
+                                             nn.Linear(8, CLASSES))
 
     def forward(self, x: Tensor) -> Tensor:
         cells = self.cells
@@ -147,7 +147,8 @@ class LooksAtItself(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.drop(self.norm(self.conv(x))) / self.conv.kernel_size[0] * (1 - self.drop.p)
-        x = x.flatten(2).transpose(1, 2)[:, : 2 * self.norm.num_features].reshape(-1, 2 * self.conv.out_channels, self.attend.embed_dim)
+        x = x.flatten(2).transpose(1, 2)[:, : 2 * self.norm.num_features]
+        x = x.reshape(-1, 2 * self.conv.out_channels, self.attend.embed_dim)
         seen = self.attend(x, x, x)[0] * self.attend.num_heads
         return self.out(seen.mean(dim=1)) / self.out.in_features
 
@@ -192,7 +193,8 @@ class TiedFrozen(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.one, self.two, self.still, self.out = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, CLASSES)
+        self.one, self.two, self.still = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 8)
+        self.out = nn.Linear(8, CLASSES)
         self.two.weight = self.one.weight
         self.still.requires_grad_(False)
 
@@ -205,7 +207,8 @@ class Twice(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.again, self.norm, self.drop, self.out = nn.Linear(8, 8), nn.LayerNorm(8), nn.Dropout(0.2), nn.Linear(8, CLASSES)
+        self.again, self.norm, self.drop = nn.Linear(8, 8), nn.LayerNorm(8), nn.Dropout(0.2)
+        self.out = nn.Linear(8, CLASSES)
 
     def forward(self, x: Tensor) -> Tensor:
         for _ in range(2):
@@ -216,7 +219,8 @@ class Twice(nn.Module):
 class Pairs(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.left, self.right, self.both, self.out = nn.Linear(8, 4), nn.Linear(8, 3), nn.Bilinear(4, 3, 6), nn.Linear(6, CLASSES)
+        self.left, self.right, self.both = nn.Linear(8, 4), nn.Linear(8, 3), nn.Bilinear(4, 3, 6)
+        self.out = nn.Linear(6, CLASSES)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.out(torch.tanh(self.both(self.left(x), self.right(x))))
@@ -369,11 +373,9 @@ class Shallow(nn.Module):
 
 
 def deep_batch_norm(layers: int = 20, width: int = 4) -> nn.Module:
-    """A narrow network with many BatchNorm layers behind each other: what one of them does wrong, the next ones
-    magnify.
+    """A narrow network with many BatchNorm layers behind each other: what one does wrong, the next ones magnify.
 
-    Residual, so that gradients neither grow nor vanish: without that, weights that differ by 1e-7 end up percents
-    apart.
+    Residual, so that gradients neither grow nor vanish: else weights that differ by 1e-7 end up percents apart.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

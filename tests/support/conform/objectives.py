@@ -1,5 +1,4 @@
-"""Problems with targets of every kind: data, a network, the objective, and the same loss as one would write it in
-torch."""
+"""Problems with targets of every kind: data, a network, the objective, and the same loss as one writes it in torch."""
 
 from __future__ import annotations
 
@@ -100,7 +99,8 @@ def normed(outputs: int) -> nn.Module:
 
 def by_sequence(ignore: int) -> Callable[[Tensor, Tensor], Tensor]:
     """The mean over sequences of the mean over their places, one after the other."""
-    return lambda output, y: torch.stack([F.cross_entropy(output[i], y[i], ignore_index=ignore) for i in range(len(y))]).mean()
+    return lambda output, y: torch.stack([F.cross_entropy(output[i], y[i], ignore_index=ignore)
+                                          for i in range(len(y))]).mean()
 
 
 def labels_loss(output: Tensor, y: Tensor) -> Tensor:

@@ -14,8 +14,8 @@ from askew.core.server_piece import Aggregator
 from askew.pieces.methods import fedcd, fednnnn, ozdayi_combination, projected
 from conform import strangers  # noqa: F401, files its pieces
 
-# kind -> name -> calls to try. A new piece joins by one line here; `{files}` is a folder of small files (see
-# `loaders`).
+# kind -> name -> calls to try. A new piece joins by one line here; `{files}` is a folder of
+# small files (see `loaders`).
 PIECES: dict[str, dict[str, list[str]]] = {
     "data": {
         "cifar10": ["cifar10()"],
@@ -246,7 +246,8 @@ RECIPES = {
     "client momentum, decay, proximal term": (
         UNEQUAL.replace(step=["add_proximal(0.1)",
                               "sgd(lr=drops(decay(0.1, 0.9), at=[2]), momentum=0.9, weight_decay=0.01)"]), None),
-    "clipped gradients, momentum": (UNEQUAL.replace(step=["clip_gradient(0.5)", "sgd(lr=0.05, momentum=0.9, nesterov=True)"]), None),
+    "clipped gradients, momentum": (UNEQUAL.replace(step=["clip_gradient(0.5)",
+                                                          "sgd(lr=0.05, momentum=0.9, nesterov=True)"]), None),
     "projection and noise": (projected(UNEQUAL, radius=3.0, noise=0.01), None),
     "projection around the start": (projected(UNEQUAL, radius=0.5, centre="start"), None),
     "state that starts at 1": (UNEQUAL.replace(step=["adam_from_one()"]), None),
@@ -275,13 +276,14 @@ def recipe_with(kind: str, call: str) -> Recipe:
         built, sgd = registry.build(kind, call), "sgd(lr=0.1)"
         if built.wants:
             base = base.replace(server=["mean()", SENDERS[built.wants[0]]])
-        return base.replace(step=[call] if isinstance(built, Optimiser) else [call, sgd]
-                            if isinstance(built, OnGradient) else [sgd, call])
+        return base.replace(step=[call] if isinstance(built, Optimiser)
+                            else [call, sgd] if isinstance(built, OnGradient) else [sgd, call])
     if kind == "schedule":
         return base.replace(step=[f"sgd(lr={call})"])
     if kind == "server" and isinstance(registry.build(kind, call), Aggregator):
         base = base.replace(step=f"sgd(lr=0.1, momentum={registry.parse(kind, call).args.get('momentum', 0.0)})")
-        return fedcd(base, milestones=[1], bits=16).replace(server=[call]) if "score" in call else base.replace(server=[call])
+        base = fedcd(base, milestones=[1], bits=16) if "score" in call else base
+        return base.replace(server=[call])
     if kind == "server":
         clients = ["correct_drift()", "sgd(lr=0.1)"] if registry.build(kind, call).wants else base.step
         if call.startswith("plateau"):

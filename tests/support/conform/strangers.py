@@ -55,8 +55,7 @@ def step_by_count(lr: float = 0.1) -> Optimiser:
 
 @piece("client")
 def step_by_rounds(lr: float = 0.2) -> Optimiser:
-    """SGD with a rate of lr / (1 + rounds in which this client has trained before), counted in its memory as whole
-    numbers."""
+    """SGD with a rate of lr / (1 + rounds that this client has trained), counted in its memory as integers."""
 
     def update(u: Params, state: Tree, ctx: ClientContext) -> tuple[Params, Tree]:
         return {name: -lr / (1 + state) * g for name, g in u.items()}, state
@@ -151,8 +150,7 @@ def by_facts() -> OnUpdate:
 
 @piece("client")
 def begin_by_facts() -> OnGradient:
-    """A factor of each client's own, from its number and examples, fixed when its round begins; `end` knows its step
-    alone."""
+    """A factor of each client's own, from its number and examples, fixed as its round begins; `end` knows its step."""
 
     def begin(kept: Tree, ctx: ClientContext) -> Tree:
         return next(iter(ctx.params.values())).new_ones(()) / (1 + 0.2 * ctx.client + 0.001 * ctx.examples)

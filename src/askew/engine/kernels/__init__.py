@@ -1,2 +1,1 @@
-"""Operations of many clients at once: each file one of them, in torch, in Triton where that is faster, and its
-gradient."""
+"""Operations of many clients at once: each file one of them, in torch, in Triton where faster, and its gradient."""

@@ -11,8 +11,7 @@ channels. With R x S taps,
     weight gradient   dW[(tap, c), o] = sum over m of X[stride m + tap, c] dY[m, o]
 
 each for all clients in one launch. Weights lie as [K, R, S, C, O]. Sums are in fp32. Splitting the long sum of the
-weight
-gradient gives partial sums that are added in a fixed order: the same seed gives the same bits.
+weight gradient gives partial sums that are added in a fixed order: the same seed gives the same bits.
 """
 
 from __future__ import annotations
@@ -64,8 +63,7 @@ def client_conv2d(x: Tensor, weight: Tensor, bias: Tensor | None, stride: Pair, 
 
 
 def taps_as_channels(x: Tensor, weight: Tensor, stride: Pair, padding: Pair) -> tuple[Tensor, Tensor, Pair, Pair]:
-    """The same convolution with kernels one pixel wide: what lay beside each other in a row becomes channels of one
-    pixel.
+    """The same convolution with kernels one pixel wide: what lay side by side in a row becomes channels of a pixel.
 
     Images of one or three channels are read value by value otherwise, since only channels lie behind each other in
     memory; S taps of C channels, filled up with zeros to a power of two, are read at once.
@@ -94,8 +92,8 @@ def _inside(first, size, TAPS: tl.constexpr):
 
 
 @jit
-def _product_kernel(x, w, bias, y, M, PAD_H, PAD_W, H: tl.constexpr, W: tl.constexpr, OH: tl.constexpr,
-                    OW: tl.constexpr,
+def _product_kernel(x, w, bias, y, M, PAD_H, PAD_W,
+                    H: tl.constexpr, W: tl.constexpr, OH: tl.constexpr, OW: tl.constexpr,
                     C: tl.constexpr, O: tl.constexpr, R: tl.constexpr, S: tl.constexpr,  # noqa: E741
                     STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, FLIPPED: tl.constexpr, HAS_BIAS: tl.constexpr,
                     PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
@@ -107,8 +105,8 @@ def _product_kernel(x, w, bias, y, M, PAD_H, PAD_W, H: tl.constexpr, W: tl.const
     left = pixel % OW * STRIDE_W - PAD_W
     x += client * (M // (OH * OW)) * H * W * C
     w += client * R * S * C * O
-    # An address is the sum of a term of the row and a term of the column: what is left to do for each element is
-    # little.
+    # An address is the sum of a term of the row and a term of the column: what is left to
+    # do for each element is little.
     begin = ((rows // (OH * OW) * H + top) * W + left) * C
     seen_h = tl.where(rows < M, _inside(top, H, R), 0)
     seen_w = _inside(left, W, S)
@@ -196,8 +194,8 @@ def _tiling(images: int, height: int, width: int, size: int) -> tuple[int, int, 
 
 def _multiply(x: Tensor, w: Tensor, bias: Tensor | None, stride: list[int], padding: list[int],
               flipped: bool = False) -> Tensor:
-    """x [N, C, H, W] channels last, w [K, R, S, C, O] -> [N, O, H', W'] channels last; `flipped` exchanges C and O,
-    last tap first."""
+    """x [N, C, H, W] channels last, w [K, R, S, C, O] -> [N, O, H', W'] channels last; `flipped`
+    exchanges C and O, last tap first."""
     n, channels, height, width = x.shape
     clients, *taps = w.shape[:3]
     outputs = w.shape[3] if flipped else w.shape[4]
@@ -207,11 +205,9 @@ def _multiply(x: Tensor, w: Tensor, bias: Tensor | None, stride: list[int], padd
     block_n = _power(outputs, 16, 128)
     block_m, block_k, warps = _product_tile(x, taps[0] * taps[1] * channels, block_n)
     grid = (triton.cdiv(rows, block_m), clients, triton.cdiv(outputs, block_n))
-    _product_kernel[grid](x, w, bias if bias is not None else w, y, rows, padding[0], padding[1], height, width, out_h,
-                          out_w,
-                   channels, outputs, *taps, *stride, flipped, bias is not None, _precision(x), block_m, block_n,
-                          block_k,
-                   num_warps=warps, num_stages=3)
+    _product_kernel[grid](x, w, bias if bias is not None else w, y, rows, padding[0], padding[1],
+                          height, width, out_h, out_w, channels, outputs, *taps, *stride, flipped, bias is not None,
+                          _precision(x), block_m, block_n, block_k, num_warps=warps, num_stages=3)
     return y
 
 
@@ -220,22 +216,22 @@ def _product_tile(x: Tensor, inner: int, block_n: int) -> tuple[int, int, int]:
     channels, wide = x.shape[1], x.dtype == torch.float32  # fp32 takes twice the shared memory of bf16
     if wide and block_n <= 64:
         return (256, 16, 4) if _precision(x) == "tf32" else (128, 32 if channels >= 64 else 16, 4)
-    return 64 if wide else 128, 64 if channels >= 64 else 16 if inner < 128 else 32, 8 if block_n == 128 and not wide else 4
+    return (64 if wide else 128, 64 if channels >= 64 else 16 if inner < 128 else 32,
+            8 if block_n == 128 and not wide else 4)
 
 
 def _gradient_tile(x: Tensor, inner: int, outputs: int) -> tuple[int, int, int, int]:
     """(inner values, outputs, pixels, warps) of a tile of the weight gradient."""
     if x.dtype == torch.float32:
-        # The matrix units that four warps share take fp32 only along the sum, across which it lies here: two warps use
-        # the others.
+        # The matrix units that four warps share take fp32 only along the sum, across which it lies
+        # here: two warps use the others.
         return _power(inner, 32, 64), _power(outputs, 16, 64), 32, 2
     block_n = _power(outputs, 16, 128)
     return _power(inner, 32, 128), block_n, 64, 8 if 16 < x.shape[1] < 64 <= block_n else 4
 
 
 def _split(programs: int, channels: int, rows: int) -> int:
-    """Into how many parts the sum over all pixels is cut: enough to fill the chip, few enough that the partial sums
-    stay small."""
+    """Into how many parts the sum over pixels is cut: enough to fill the chip, few enough for small partial sums."""
     return max(1, min(64, triton.cdiv(512 if channels >= 64 else 1024, programs), rows // 512))
 
 
@@ -244,8 +240,7 @@ def _out_size(height: int, width: int, taps: Sequence[int], stride: list[int], p
 
 
 def _precision(x: Tensor) -> str:
-    """fp32 goes through the matrix units as three products of 10-bit pieces: exact to about 1e-6, and faster than
-    without them."""
+    """fp32 goes through the matrix units as three products of 10-bit pieces: exact to about 1e-6, and faster."""
     return "tf32" if x.dtype != torch.float32 or torch.backends.cudnn.allow_tf32 else "tf32x3"
 
 
@@ -283,7 +278,8 @@ def _gradients(x: Tensor, weight: Tensor, dy: Tensor, stride: list[int], padding
     dweight = dw.sum(dim=0).to(weight.dtype) if split > 1 else dw[0]
     if want_dx:
         if max(stride) > 1:
-            spread = dy.new_zeros((n, *_out_size(height, width, (taps_h, taps_w), [1, 1], padding), outputs)).permute(0, 3, 1, 2)
+            size = _out_size(height, width, (taps_h, taps_w), [1, 1], padding)
+            spread = dy.new_zeros((n, *size, outputs)).permute(0, 3, 1, 2)
             spread[:, :, :: stride[0], :: stride[1]] = dy
             dy = spread
         dx = _multiply(dy, weight, None, [1, 1], [taps_h - 1 - padding[0], taps_w - 1 - padding[1]], flipped=True)
@@ -293,7 +289,8 @@ def _gradients(x: Tensor, weight: Tensor, dy: Tensor, stride: list[int], padding
 
 
 @_gradients.register_fake
-def _(x: Tensor, weight: Tensor, dy: Tensor, stride: list[int], padding: list[int], want_dx: bool) -> tuple[Tensor, Tensor]:
+def _(x: Tensor, weight: Tensor, dy: Tensor, stride: list[int], padding: list[int],
+      want_dx: bool) -> tuple[Tensor, Tensor]:
     dx = torch.empty_like(x, memory_format=torch.channels_last) if want_dx else x.new_empty(0)
     return dx, weight.new_empty(weight.shape)
 

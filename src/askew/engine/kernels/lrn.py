@@ -51,8 +51,8 @@ def _sums(v, band, PRECISION: tl.constexpr):
 
 @jit
 def _places(number, N, C: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr):
-    """Where a tile of BM pixels begins, where its values lie within it (short numbers: long ones fill the registers),
-    which are real."""
+    """Where a tile of BM pixels begins, where its values lie within it (short numbers: long ones fill
+    the registers), which are real."""
     first = number.to(tl.int64) * BM
     rows = tl.arange(0, BM)
     c = tl.arange(0, BC)
@@ -105,10 +105,9 @@ def _launch(kernel: Any, tensors: list[Tensor], size: int, alpha: float, beta: f
     block = 64 if wide <= 64 else 32
     precision = "bf16" if x.dtype == torch.bfloat16 else "tf32" if torch.backends.cudnn.allow_tf32 else "tf32x3"
     # torch pads size // 2 channels in front and (size - 1) // 2 behind.
-    kernel[(triton.cdiv(pixels, block * LRN_TILES),)](*tensors, pixels, channels, size // 2, (size - 1) // 2,
-                                                      alpha / size, beta, k,
-                                                  rectify, precision, LRN_TILES, block, wide, num_warps=4,
-                                                      num_stages=len(tensors))
+    grid = (triton.cdiv(pixels, block * LRN_TILES),)
+    kernel[grid](*tensors, pixels, channels, size // 2, (size - 1) // 2, alpha / size, beta, k,
+                 rectify, precision, LRN_TILES, block, wide, num_warps=4, num_stages=len(tensors))
 
 
 @opaque("local_response_norm")
@@ -127,8 +126,8 @@ def _(x: Tensor, size: int, alpha: float, beta: float, k: float, rectify: bool) 
 @opaque("local_response_norm_backward")
 def _gradient(x: Tensor, dy: Tensor, size: int, alpha: float, beta: float, k: float, rectify: bool) -> Tensor:
     dx = torch.empty_like(x)
-    _launch(_backward_kernel, [x, dy.to(x.dtype).contiguous(memory_format=torch.channels_last), dx], size, alpha, beta,
-            k, rectify)
+    _launch(_backward_kernel, [x, dy.to(x.dtype).contiguous(memory_format=torch.channels_last), dx],
+            size, alpha, beta, k, rectify)
     return dx
 
 
@@ -138,7 +137,8 @@ def _(x: Tensor, dy: Tensor, size: int, alpha: float, beta: float, k: float, rec
 
 
 def _back(ctx: Any, dy: Tensor) -> tuple[Any, ...]:
-    return torch.ops.askew.local_response_norm_backward(ctx.saved_tensors[0], dy, *ctx.numbers), None, None, None, None, None
+    dx = torch.ops.askew.local_response_norm_backward(ctx.saved_tensors[0], dy, *ctx.numbers)
+    return dx, None, None, None, None, None
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:

@@ -1,8 +1,8 @@
 """Normalisation of each client's batch (BatchNorm) or of each example (GroupNorm) by itself.
 
-Both subtract a mean and divide by a standard deviation, [S, C] of S sets of pixels, then scale and shift with the
-client's
-own weights. They differ in what a set is: a client's batch, or an example, whose channels are then joined to groups.
+Both subtract a mean and divide by a standard deviation, [S, C] of S sets of pixels, then scale and shift
+with the client's own weights. They differ in what a set is: a client's batch, or an example, whose
+channels are then joined to groups.
 
 In channels-last order a set is a matrix of B * H * W pixels by C channels; the kernels sum its columns in parts, by
 many programs, and the parts are added up in a fixed order. Compilers give such a long and narrow sum to too few
@@ -23,7 +23,8 @@ from askew.core.opaque import opaque
 from askew.engine.tuning import NORM_PARTS, NORM_PIXELS, NORM_TILE
 
 
-def batch_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float, real: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+def batch_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float,
+               real: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     """Each client's batch normalised by itself.
 
     Args:
@@ -55,7 +56,8 @@ class _BatchNorm(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, eps: float, real: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, eps: float,
+                real: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         across, shape = _across(x), per_channel(x)
         wide = _converted(x)
         if _has_kernels(x):
@@ -82,8 +84,7 @@ class _BatchNorm(torch.autograd.Function):
 
 
 class _GroupNorm(torch.autograd.Function):
-    """y = w (x - mean) / sqrt(var + eps) + b over the channels of a group in each example; x [K * B, C, H, W], w [K,
-    C]."""
+    """y = w (x - mean) / sqrt(var + eps) + b over a group's channels in each example; x [K * B, C, H, W], w [K, C]."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, groups: int, eps: float) -> Tensor:
@@ -108,7 +109,8 @@ class _GroupNorm(torch.autograd.Function):
         dx = _scaled_back(x, dy, mean, inverse, inverse * own, _over_group(own * dbias, ctx.groups) * share,
                           _over_group(own * dweight, ctx.groups) * share, None)
         clients = len(weight)
-        return dx.squeeze(1), dweight.unflatten(0, (clients, -1)).sum(dim=1), dbias.unflatten(0, (clients, -1)).sum(dim=1), None, None
+        return (dx.squeeze(1), dweight.unflatten(0, (clients, -1)).sum(dim=1),
+                dbias.unflatten(0, (clients, -1)).sum(dim=1), None, None)
 
 
 def _over_group(v: Tensor, groups: int) -> Tensor:
@@ -254,8 +256,8 @@ def _gradient_sums_kernel(x, dy, mean, inverse, sums, M, PIXELS, SHARE: tl.const
 
 @jit
 def _tile(counts, M, PIXELS, C: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr):
-    """Of a tile of a set's pixels: the set's first channel, the channels, where the values lie, which exist, which
-    pixels are real."""
+    """Of a tile of a set's pixels: the set's first channel, the channels, where the values lie, which
+    exist, which pixels are real."""
     group = tl.program_id(0).to(tl.int64)
     rows = tl.program_id(1) * BM + tl.arange(0, BM)
     c = tl.program_id(2) * BC + tl.arange(0, BC)
@@ -283,7 +285,8 @@ def _scaled_back_kernel(x, dy, mean, inverse, scale, plain, normal, counts, dx, 
                         BM: tl.constexpr, BC: tl.constexpr):
     """dx = scale dy - plain - normal (x - mean) inverse, and 0 for padding."""
     first, c, at, inside, real = _tile(counts, M, PIXELS, C, BM, BC)
-    v = (tl.load(x + at, mask=inside, other=0.0).to(tl.float32) - _of_channels(mean, first, c, C)) * _of_channels(inverse, first, c, C)
+    v = ((tl.load(x + at, mask=inside, other=0.0).to(tl.float32) - _of_channels(mean, first, c, C))
+         * _of_channels(inverse, first, c, C))
     g = tl.load(dy + at, mask=inside, other=0.0).to(tl.float32) * _of_channels(scale, first, c, C)
     g = g - _of_channels(plain, first, c, C) - _of_channels(normal, first, c, C) * v
     tl.store(dx + at, tl.where(real, g, 0.0).to(dx.dtype.element_ty), mask=inside)

@@ -1,9 +1,9 @@
 """Max pooling in steps of two pixels, with a rectifier behind it; the kernels are for channels-last images.
 
-Forward keeps which tap of the window was the largest (one byte a value, none where the rectifier shuts); backward, each
-2 x 2 pixels add up what comes from the windows that hold and chose them: in a fixed order, so that the same seed gives
-the same bits. What compilers make of the library's form takes four to seven times as long as reading and writing the
-memory.
+Forward keeps which tap of the window was the largest (one byte a value, none where the rectifier shuts);
+backward, each 2 x 2 pixels add up what comes from the windows that hold and chose them: in a fixed order, so that
+the same seed gives the same bits. What compilers make of the library's form takes four to seven times as long as
+reading and writing the memory.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ def max_pool2d(x: Tensor, window: tuple[int, int], padding: tuple[int, int], cei
 
 @jit
 def _rows(LONG: tl.constexpr, BM: tl.constexpr):
-    """What this program works on. Long numbers where there are more than 2^31 values: to divide them takes far
-    longer."""
+    """This program's work. Long numbers where there are more than 2^31 values: dividing them takes far longer."""
     if LONG:
         return tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
     else:
@@ -130,8 +129,7 @@ def _out_size(x: Tensor, window: list[int], padding: list[int], ceil: bool) -> t
 
 
 def _windows(size: int, window: int, padding: int, ceil: bool) -> int:
-    """As torch counts them: with `ceil`, one more that hangs over the end, if it begins within the image or its left
-    padding."""
+    """As torch counts them: with `ceil`, one more, over the end, if it begins within the image or its left padding."""
     count = (size + 2 * padding - window + int(ceil)) // 2 + 1
     return count - 1 if ceil and 2 * (count - 1) >= size + padding else count
 
@@ -168,7 +166,8 @@ def _(dy: Tensor, chosen: Tensor, height: int, width: int, window: list[int], pa
 
 
 def _back(ctx: Any, dy: Tensor, _: Any) -> tuple[Any, ...]:
-    return torch.ops.askew.max_pool2d_backward(dy, ctx.saved_tensors[0], *ctx.size, ctx.window, ctx.padding), None, None, None, None
+    dx = torch.ops.askew.max_pool2d_backward(dy, ctx.saved_tensors[0], *ctx.size, ctx.window, ctx.padding)
+    return dx, None, None, None, None
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:

@@ -32,7 +32,8 @@ def wide_type(gates: Tensor) -> torch.dtype:
 
 
 @opaque("recurrence")
-def recurrence(mode: str, gates: Tensor, weight: Tensor, bias: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def recurrence(mode: str, gates: Tensor, weight: Tensor, bias: Tensor, h: Tensor,
+               c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """One operation, whatever the number of time steps: a compiler would write them all out.
 
     Args:
@@ -42,8 +43,8 @@ def recurrence(mode: str, gates: Tensor, weight: Tensor, bias: Tensor, h: Tensor
         h, c: [K, B, H] to start from; c is used by the LSTM only.
 
     Returns:
-        h and c after each step, [K, T, B, H], and what the backward pass wants to know of the gates, [K, T, B, 4 H or
-        H].
+        h and c after each step, [K, T, B, H], and what the backward pass wants to know of
+        the gates, [K, T, B, 4 H or H].
     """
     hidden = h.shape[2]
     hs, cs, kept = _outputs(mode, gates, hidden, c)
@@ -97,7 +98,8 @@ def _recurrence_backward(mode: str, weight: Tensor, bias: Tensor, h: Tensor, c: 
                 dgates[:, t] = dh * (1 - hs[:, t] * hs[:, t] if mode == "RNN_TANH" else (hs[:, t] > 0))
             dh = torch.baddbmm(arriving, dproduct[:, t], weight)
         dweight = torch.bmm(dproduct.flatten(1, 2).transpose(1, 2), before.flatten(1, 2))
-    dbias = dproduct.sum(dim=(1, 2), dtype=torch.promote_types(bias.dtype, torch.float32)).to(bias.dtype) if bias.numel() else bias.clone()
+    dbias = (dproduct.sum(dim=(1, 2), dtype=torch.promote_types(bias.dtype, torch.float32)).to(bias.dtype)
+             if bias.numel() else bias.clone())
     return dgates, dweight, dbias, dh, dc
 
 
@@ -145,13 +147,14 @@ def _lstm_backward(kept: Tensor, c: Tensor, new_c: Tensor, dh: Tensor, dc_given:
     i, f, g, o = kept.to(c.dtype).chunk(4, dim=2)
     through, wide = new_c.tanh(), dh.to(c.dtype)
     dc = dc + dc_given + wide * o * (1 - through * through)
-    dgates.copy_(torch.cat([dc * g * i * (1 - i), dc * c * f * (1 - f), dc * i * (1 - g * g), wide * through * o * (1 - o)], dim=2))
+    dgates.copy_(torch.cat([dc * g * i * (1 - i), dc * c * f * (1 - f), dc * i * (1 - g * g),
+                            wide * through * o * (1 - o)], dim=2))
     return dc * f
 
 
 def _gru(gates: Tensor, product: Tensor, h: Tensor, new_h: Tensor, kept: Tensor) -> None:
-    """What the inputs and what the recurrence bring [K, B, 3 H], h [K, B, H] -> the new h; r, z, n and the product's n
-    are kept."""
+    """What the inputs and what the recurrence bring [K, B, 3 H], h [K, B, H] -> the new h; r, z, n
+    and the product's n are kept."""
     if has_kernels(gates):
         _launch(_gru_kernel, new_h, gates, product, h, new_h, kept)
         return
@@ -164,8 +167,7 @@ def _gru(gates: Tensor, product: Tensor, h: Tensor, new_h: Tensor, kept: Tensor)
 
 
 def _gru_backward(kept: Tensor, h: Tensor, dh: Tensor, dgates: Tensor, dproduct: Tensor) -> Tensor:
-    """Gradients of the inputs' and of the recurrence's part, in the memory given, and of h as far as it is carried
-    over."""
+    """Gradients of the inputs' and the recurrence's part, in the memory given, and of h as far as it is carried on."""
     if has_kernels(kept):
         out = torch.empty_like(dh, memory_format=torch.contiguous_format)
         _launch(_gru_backward_kernel, dh, kept, h, dh, dgates, dproduct, out)

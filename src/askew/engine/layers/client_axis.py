@@ -92,8 +92,7 @@ class ClientEmbedding(nn.Module):
 
 
 class _Rows(torch.autograd.Function):
-    """weight [W, D], which [N] -> [N, D]; gradients are added up in a fixed order, which a compiler's atomic sums are
-    not."""
+    """weight [W, D], which [N] -> [N, D]; gradients are added in a fixed order, as a compiler's atomic sums are not."""
 
     @staticmethod
     def forward(ctx: Any, weight: Tensor, which: Tensor) -> Tensor:
@@ -143,7 +142,8 @@ class ClientAttention(nn.Module):
             self.register_parameter(name, getattr(layer, name))
         self.out_proj = _Weights(layer.out_proj)
 
-    def forward(self, query: Tensor, key: Tensor, value: Tensor, *args: Any, **options: Any) -> tuple[Tensor, Tensor | None]:
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, *args: Any,
+                **options: Any) -> tuple[Tensor, Tensor | None]:
         weights = {name: getattr(self, name) for name in self._names}
         weights |= {f"out_proj.{name}": getattr(self.out_proj, name) for name in self.out_proj.names}
         return attention.attention(self._like[0], weights, self.inner, query, key, value, *args, **options)
@@ -241,8 +241,7 @@ def with_client_axis(module: nn.Module, axes: Mapping[str, int]) -> tuple[nn.Mod
 
 
 def _kind(layer: nn.Module) -> type[nn.Module] | None:
-    """The layer among `FORMS` that this one is, or that it only renames: a subclass which computes something else is
-    not it."""
+    """The layer among `FORMS` that this one is, or that it only renames: a subclass that computes otherwise is not."""
     for kind in type(layer).__mro__:
         if kind in FORMS:
             return kind if computes_as(layer, kind) else None
@@ -270,8 +269,7 @@ def _has_client_form(layer: nn.Module) -> bool:
 
 
 def _is_client_form(layer: nn.Module) -> bool:
-    """A layer may say that it takes weights with a client axis in front as it is: `client_axis = True` (ScalarBias
-    does)."""
+    """A layer may say that it takes weights with a client axis in front: `client_axis = True` (ScalarBias does)."""
     return bool(getattr(layer, "client_axis", False))
 
 

@@ -98,8 +98,8 @@ def _drops(layer: nn.Module) -> bool:
 
 def _keyed(layer: nn.Module, number: int, axis: int) -> nn.Module:
     if isinstance(layer, nn.Dropout | nn.Dropout1d | nn.Dropout2d | nn.Dropout3d):
-        keyed = KeyedDropout(layer.p, number, CHANNELS.index(type(layer)) + 1 if isinstance(layer, CHANNELS) else 0,
-                             axis)
+        channels = CHANNELS.index(type(layer)) + 1 if isinstance(layer, CHANNELS) else 0
+        keyed = KeyedDropout(layer.p, number, channels, axis)
         keyed.training = layer.training
         return keyed
     assert isinstance(layer, nn.MultiheadAttention | nn.RNNBase)
@@ -114,7 +114,8 @@ class KeyedAttention(nn.MultiheadAttention):
 
     inner: KeyedDropout
 
-    def forward(self, query: Tensor, key: Tensor, value: Tensor, *args: Any, **options: Any) -> tuple[Tensor, Tensor | None]:
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, *args: Any,
+                **options: Any) -> tuple[Tensor, Tensor | None]:
         if not self.training or query.ndim != 3:  # one example without a batch around it: as torch does it
             return super().forward(query, key, value, *args, **options)
         weights = {name: p[None] for name, p in self.named_parameters()}  # those of K = 1 clients
@@ -126,8 +127,9 @@ class _KeyedRecurrent(nn.RNNBase):
 
     inner: KeyedDropout
 
-    def forward(self, x: Tensor, hx: Tensor | tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor | tuple[Tensor, Tensor]]:
-        # Packed, or without a batch: as torch does it
+    def forward(self, x: Tensor,
+                hx: Tensor | tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, Tensor | tuple[Tensor, Tensor]]:
+        # Packed, or without a batch: as torch does it.
         if not self.training or not isinstance(x, Tensor) or x.ndim != 3:
             return super().forward(x, hx)
         step: Callable[..., tuple[Tensor, ...]] = getattr(torch, self.mode.lower())

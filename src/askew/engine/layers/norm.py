@@ -41,7 +41,8 @@ class ClientBatchNorm(nn.Module):
         if not self.training and self.running_mean is not None and self.running_var is not None:
             shape = per_channel(each)
             scale = weight * torch.rsqrt(self.running_var + self.eps)
-            return ((each - self.running_mean.view(shape)) * scale.view(shape) + bias.view(shape)).to(x.dtype).flatten(0, 1)
+            y = (each - self.running_mean.view(shape)) * scale.view(shape) + bias.view(shape)
+            return y.to(x.dtype).flatten(0, 1)
         result, mean, var = batch_norm(each, weight, bias, self.eps, real)
         if self.running_mean is not None:
             self._track(mean, var, real, each.shape[1], x[0].numel() // self.channels)
@@ -99,7 +100,8 @@ class ClientLayerNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = x.movedim(self.axis, 0)
-        y = F.layer_norm(x, self.shape, eps=self.eps or 0.0) if self.centred else F.rms_norm(x, self.shape, eps=self.eps)
+        y = (F.layer_norm(x, self.shape, eps=self.eps or 0.0) if self.centred
+             else F.rms_norm(x, self.shape, eps=self.eps))
         clients = self.weight.shape[0]
         y = y.unflatten(0, (clients, -1))
         shape = (clients, *[1] * (y.ndim - 1 - len(self.shape)), *self.shape)

@@ -1,7 +1,7 @@
 """Recurrent layers of many clients at once: LSTM, GRU and plain recurrences with their own weights.
 
-What the inputs bring to the gates is one batched product for all time steps; `kernels.recurrent` then goes through
-them.
+What the inputs bring to the gates is one batched product for all time steps;
+`kernels.recurrent` then goes through them.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def recurrent(layer: nn.RNNBase, weights: Mapping[str, Tensor], dropout: KeyedDr
             outputs.append(hidden.flip(1) if way else hidden)
             ends.append(end)
         both = torch.cat(outputs, dim=2) if len(outputs) > 1 else outputs[0]
-        return both if layer.batch_first else both.transpose(0, 1), *(torch.stack(end)
-                                                                      for end in zip(*ends, strict=True))
+        last = (torch.stack(end) for end in zip(*ends, strict=True))
+        return both if layer.batch_first else both.transpose(0, 1), *last
 
     return levels(layer, x, hx, level, dropout)
 
@@ -84,8 +84,7 @@ def _floating(x: Tensor) -> torch.dtype:
 
 def _one_way(mode: str, x: Tensor, start: tuple[Tensor, ...], w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None,
              b_hh: Tensor | None) -> tuple[Tensor, ...]:
-    """One level in one direction. x [K * B, T, I], start [K * B, H] each -> outputs [K * B, T, H] and the last
-    state."""
+    """One level in one direction. x [K * B, T, I], start [K * B, H] each -> outputs [K * B, T, H] and last state."""
     clients, _, hidden = w_hh.shape
     own, bias = w_hh.new_zeros((clients, 0)), b_ih
     if b_ih is not None and b_hh is not None:
@@ -100,5 +99,6 @@ def _one_way(mode: str, x: Tensor, start: tuple[Tensor, ...], w_ih: Tensor, w_hh
                                            first.reshape(clients, -1, hidden).to(gates.dtype),
                                            cell.reshape(clients, -1, hidden).to(wide_type(gates)))
     out = hs.transpose(1, 2).flatten(0, 1)
-    ends = (hs[:, -1].flatten(0, 1), cs[:, -1].flatten(0, 1).to(hs.dtype)) if mode == "LSTM" else (hs[:, -1].flatten(0, 1),)
+    ends = ((hs[:, -1].flatten(0, 1), cs[:, -1].flatten(0, 1).to(hs.dtype)) if mode == "LSTM"
+            else (hs[:, -1].flatten(0, 1),))
     return out, *ends

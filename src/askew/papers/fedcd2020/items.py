@@ -5,9 +5,8 @@ with lr 0.1, momentum 0.9, weight decay 5e-4, B 128, E 3, a tenth of the rate fr
 flips, 8 bits, for FedAvg too. Models are quantised as in the notebook: rounded at random, weights of layers only, on
 devices only; rows "rounded to nearest" have all tensors rounded to nearest, and the server's models in each round,
 which is neither the notebook's way nor printed (section 2 compresses at the server at milestones). Of the notebook's
-habits that
-the paper does not mention two are left out: an optimiser's momentum that a device keeps from round to round (the items
-"-kept" have it), and clones whose rate starts again at 0.1.
+habits that the paper does not mention two are left out: an optimiser's momentum that a device keeps from round to round
+(the items "-kept" have it), and clones whose rate starts again at 0.1.
 
 References:
     Kopparapu, Lin and Zhao 2020, "FedCD: Improving Performance in non-IID Federated Learning", section 3.
@@ -26,7 +25,7 @@ PAPER = "fedcd2020"
 BASE = Recipe(
     data="cifar10()",
     preprocess=["random_crop(padding=4)", "random_flip()",
-                # The notebook's order and numbers
+                # The notebook's order and numbers.
                 "normalise(mean=[0.4914, 0.4822, 0.4465], std=[0.2023, 0.1994, 0.201])"],
     population="hierarchical(clients=30)", model="fedcd_cnn()",
     step=["sgd(lr=drops(0.1, at=[25, 50, 75]), momentum=0.9, weight_decay=0.0005)"],
@@ -92,8 +91,8 @@ def quick(recipe: Recipe) -> Recipe:
     small = recipe.replace(population=recipe.population.with_args(examples=300), preprocess=recipe.preprocess[-1:],
                            model="small_cnn()", step=(f"sgd(lr=0.03, momentum=0.9{keeps})",), epochs=2, batch_size=32,
                            rounds=10, evaluate_every=2)
-    return small.with_setting("clone_and_delete.milestones", [2, 5,
-                                                              7]) if recipe.pool.name == "clone_and_delete" else small
+    return (small.with_setting("clone_and_delete.milestones", [2, 5, 7]) if recipe.pool.name == "clone_and_delete"
+            else small)
 
 
 def _fedavg(base: Recipe) -> Recipe:
@@ -120,9 +119,9 @@ def _archetypes(name: str, title: str, base: Recipe, number: int, claims: Sequen
     variants = [Row(method, (recipe,), "mean_last_10") for method, recipe in _to_nearest(base).items()]
     return _item(name, title, [*rows, *variants],
                  Plot("archetypes", y_label="test accuracy on own data", y=("group_accuracy",)), claims,
-                 "Values are means over the last ten rounds. The paper prints no accuracies. Its notebook's saved output (hierarchical, "
-                 "first milestone 2 instead of 5) shows 85.1% as the mean over devices after 15 rounds. Rounded to nearest: a variant, "
-                 "see figure 6.", tuple(row.name for row in rows))
+                 "Values are means over the last ten rounds. The paper prints no accuracies. Its notebook's saved "
+                 "output (hierarchical, first milestone 2 instead of 5) shows 85.1% as the mean over devices after 15 "
+                 "rounds. Rounded to nearest: a variant, see figure 6.", tuple(row.name for row in rows))
 
 
 def _changes(name: str, title: str, base: Recipe, claims: Sequence[Claim],
@@ -131,8 +130,9 @@ def _changes(name: str, title: str, base: Recipe, claims: Sequence[Claim],
     return _item(name, title,
                  [Row(method, (recipe,), "change_last_10") for method, recipe in {**rows, **(variants or {})}.items()],
                  Plot("changes", y_label="mean change of accuracy"), claims,
-                 "Mean over archetypes, not over single devices, of the absolute change; values are means over the last ten rounds. "
-                 "With the notebook's drops the rate is 1e-4 from round 75 on, which quietens any method.", tuple(rows))
+                 "Mean over archetypes, not over single devices, of the absolute change; values are means over "
+                 "the last ten rounds. With the notebook's drops the rate is 1e-4 from round 75 on, which "
+                 "quietens any method.", tuple(rows))
 
 
 def _quantisation() -> Item:
@@ -156,9 +156,9 @@ def _bits(name: str, title: str, base: Recipe, others: Mapping[str, Recipe], not
                         lambda v: NO_EFFECT - abs(v["8 bits"] - v["32 bits"])),
                   Claim("4 bits have no significant effect on accuracy", "section 3.4, figure 6",
                         lambda v: NO_EFFECT - abs(v["4 bits"] - v["32 bits"]))),
-                 f"Which levels the figure shows is not in its text. No effect: within {NO_EFFECT:g} points; the paper gives no number. "
-                 "It does not print how it rounds either; as its authors' notebook does: at random, weights of layers only, on devices "
-                 f"only.{notes}", variant=variant)
+                 f"Which levels the figure shows is not in its text. No effect: within {NO_EFFECT:g} points; the paper "
+                 "gives no number. It does not print how it rounds either; as its authors' notebook does: at random, "
+                 f"weights of layers only, on devices only.{notes}", variant=variant)
 
 
 def _preferences() -> Item:
@@ -189,8 +189,9 @@ def _active_models() -> Item:
                         lambda v: 2.5 - v["most on one device at the end"]),
                   Claim("The smaller the bias, the longer devices keep several models", "section 3.6, figure 8",
                         lambda v: (v["bias 0.3"] - v["bias 0.6 to 0.7"], v["bias 0.6 to 0.7"] - v["bias 0.9"]))),
-                 "Rows by bias are means over the rounds of the models kept, summed over the 30 devices. Which levels of bias the paper "
-                 "took is not in its text: 0.3 and 0.9 are ours. At 0.9 a device has 4,443 images, since a label's 4,000 run out.")
+                 "Rows by bias are means over the rounds of the models kept, summed over the 30 devices. Which levels "
+                 "of bias the paper took is not in its text: 0.3 and 0.9 are ours. At 0.9 a device has 4,443 images, "
+                 "since a label's 4,000 run out.")
 
 
 def _score_spread() -> Item:
@@ -229,10 +230,10 @@ def _settling(item: str, title: str, hypergeometric: Recipe, hierarchical: Recip
               "section 3.2 (round 35), table 1 (45)", lambda v: SETTLED_BY + 0.5 - v["hierarchical, FedCD rounds"]),
         Claim("FedAvg has not converged after 300 rounds", "table 1",
               lambda v: [v[f"{name}, FedAvg rounds"] - CAP + 0.5 for name in setups])),
-                 "The paper does not say when it calls a run converged; here: when archetypes stay, on average, within two points of "
-                 "where they end. Its text gives 35 and 45 rounds for FedCD where the table has 45 and 50. Time is what devices train "
-                 "(models times rounds) against 300 rounds of one model, so that it does not depend on the machine."
-                 f"{notes}", variant=variant)
+                 "The paper does not say when it calls a run converged; here: when archetypes stay, on average, within "
+                 "two points of where they end. Its text gives 35 and 45 rounds for FedCD where the table has 45 and "
+                 "50. Time is what devices train (models times rounds) against 300 rounds of one model, so that it "
+                 f"does not depend on the machine.{notes}", variant=variant)
 
 
 def _mean(values: Mapping[str, float], method: str, archetypes: Sequence[int]) -> float:

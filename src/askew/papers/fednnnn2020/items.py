@@ -20,9 +20,9 @@ Data = Literal["MNIST", "CIFAR-10"]
 DATA: tuple[Data, ...] = ("MNIST", "CIFAR-10")
 RIVALS, PROPOSED = ("FedAvg", "FedProx"), ("Norm-Norm", "Momentum", "FedNNNN")
 METHODS = (*RIVALS, *PROPOSED)
-# "2 classes a client" and power-law sizes are both exact; the paper gives no exponent: 1, where a tenth of the clients
-# holds 56% of the examples. With two classes a client the largest would own more than two classes have, so that all
-# sizes shrink.
+# "2 classes a client" and power-law sizes are both exact; the paper gives no exponent: 1, where a tenth of the
+# clients holds 56% of the examples. With two classes a client the largest would own more than two classes
+# have, so that all sizes shrink.
 POPULATIONS = {
     "IID-B": "iid(clients=100)",
     "non-IID-B": "classes_per_client(clients=100, classes=2, equal_sizes=True)",
@@ -54,14 +54,15 @@ TABLE_5: Mapping[tuple[Data, str], Chosen] = {
     ("CIFAR-10", "non-IID-UB"): Chosen(0.01, 0.7, 0.8, 0.7, 0.6),
 }
 
-NOTES = ("The paper does not say whether its table shows the last or the best round. Its hyper-parameters have \"the highest accuracy "
-         "on the test data over the training rounds\" (section 5.1), so the best round is what is compared here. It ran everything "
-         "once. Its exponent of the power law is unknown; ours is 1. With two classes a client, power-law sizes do not fit "
-         "into whole classes: all shrink by one factor, and some examples belong to nobody. Inputs are normalised by the "
-         "training set's mean and deviation, per channel.")
-NORMS = ("N is the length of the server's step (eq. (24), our `server_step`), E the mean length of the clients' updates (eq. (25)); a "
-         "row's value is the sum of N over all rounds.")
-ONE_CLIENT_NOTE = "The single client has all examples; its settings are not printed and taken to be those of the others."
+NOTES = ("The paper does not say whether its table shows the last or the best round. Its hyper-parameters have \"the "
+         "highest accuracy on the test data over the training rounds\" (section 5.1), so the best round is what is "
+         "compared here. It ran everything once. Its exponent of the power law is unknown; ours is 1. With two classes "
+         "a client, power-law sizes do not fit into whole classes: all shrink by one factor, and some examples belong "
+         "to nobody. Inputs are normalised by the training set's mean and deviation, per channel.")
+NORMS = ("N is the length of the server's step (eq. (24), our `server_step`), E the mean length of the clients' "
+         "updates (eq. (25)); a row's value is the sum of N over all rounds.")
+ONE_CLIENT_NOTE = ("The single client has all examples; its settings are not printed and taken to be those of the "
+                   "others.")
 TOTAL_N, MEAN_RATIO = "last integral_N", "mean N/E"  # measures: of a key of the records
 
 
@@ -100,8 +101,7 @@ def quick(recipe: Recipe) -> Recipe:
     """For two CPU cores: 15 rounds with 10 clients (20 where sizes are unequal), and a small network for CIFAR-10.
 
     Each client trains on a small part of its examples, 150 of them where sizes are equal, and sets the rest aside as
-    its
-    validation set: that keeps its classes and the proportions of sizes.
+    its validation set: that keeps its classes and the proportions of sizes.
     """
     population, everyone = recipe.population, 50_000 if recipe.data.name == "cifar10" else 60_000
     if population.name != "pooled":
@@ -113,19 +113,21 @@ def quick(recipe: Recipe) -> Recipe:
 
 def _lead(ours: Mapping[str, float], population: str) -> float:
     """How far the best of the proposed methods is above the best of the others, in points."""
-    return max(ours[f"{method}, {population}"] for method in PROPOSED) - max(ours[f"{method}, {population}"]
-                                                                             for method in RIVALS)
+    return (max(ours[f"{method}, {population}"] for method in PROPOSED)
+            - max(ours[f"{method}, {population}"] for method in RIVALS))
 
 
 def _claims_of_table(data: Data) -> tuple[Claim, ...]:
     where, every = "section 5.2, table 2", tuple(POPULATIONS)
 
     def best(*federations: str) -> Claim:
-        return Claim(f"One of the proposed methods (Norm-Norm, Momentum, FedNNNN) is best: {data}, {', '.join(federations)}", where,
+        return Claim(f"One of the proposed methods (Norm-Norm, Momentum, FedNNNN) is best: {data}, "
+                     f"{', '.join(federations)}", where,
                      lambda ours: [_lead(ours, each) for each in federations])
 
-    further = Claim(f"Norm normalisation improves momentum further: FedNNNN above Momentum in the mean of the four federations, {data}",
-                    where, lambda ours: sum(ours[f"FedNNNN, {each}"] - ours[f"Momentum, {each}"] for each in every))
+    further = Claim("Norm normalisation improves momentum further: FedNNNN above Momentum in the mean of the "
+                    f"four federations, {data}", where,
+                    lambda ours: sum(ours[f"FedNNNN, {each}"] - ours[f"Momentum, {each}"] for each in every))
     if data == "MNIST":
         return best("IID-B", "IID-UB"), best("non-IID-B"), best("non-IID-UB"), further
     gain = Claim("The proposed methods gain up to 5 points over FedAvg and FedProx on CIFAR-10",
@@ -152,8 +154,9 @@ def _rows_of_fedavg(measure: str) -> tuple[Row, ...]:
 
 
 def _lengths() -> Item:
-    cancel = Claim("With two classes a client the updates cancel each other out: N / E is smaller than in the IID federation",
-                   "section 3.1, figure 3", lambda ours: ours["FedAvg, IID"] - ours["FedAvg, non-IID"])
+    cancel = Claim("With two classes a client the updates cancel each other out: "
+                   "N / E is smaller than in the IID federation", "section 3.1, figure 3",
+                   lambda ours: ours["FedAvg, IID"] - ours["FedAvg, non-IID"])
     return Item("fednnnn2020", "figure3", "Lengths N and E of FedAvg's updates, MNIST", _rows_of_fedavg(MEAN_RATIO),
                 quick, plot=Plot("curves", y_label="length", y=("N", "E")), claims=(cancel,),
                 notes=f"A row's value is the mean of N / E over the rounds. {ONE_CLIENT_NOTE}")

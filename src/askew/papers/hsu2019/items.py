@@ -31,10 +31,11 @@ PAIRS_ALIKE, PAIRS_SKEWED = (((0.9, 0.01), (0.9, 0.03), (0.99, 0.001), (0.99, 0.
 SKEWED = 0.2  # alpha
 DRAWN_AT = 0.02  # where a logarithmic axis shows alpha = 0
 
-NOTES = ("Clients are drawn anew with each seed, as in the paper (5 populations). Images are cropped to 24x24 and distorted as in the "
-         "TensorFlow tutorial whose network the paper takes; the paper does not mention it. Weight decay applies to all weights. "
-         "FedAvgM has torch's form of Nesterov momentum. FedAvg's accuracy swings from round to round on skewed clients, so the "
-         "value is the mean of the last ten evaluations (every 100 rounds); the paper says \"end-of-training accuracy\".")
+NOTES = ("Clients are drawn anew with each seed, as in the paper (5 populations). Images are cropped to 24x24 and "
+         "distorted as in the TensorFlow tutorial whose network the paper takes; the paper does not mention it. Weight "
+         "decay applies to all weights. FedAvgM has torch's form of Nesterov momentum. FedAvg's accuracy swings from "
+         "round to round on skewed clients, so the value is the mean of the last ten evaluations (every 100 rounds); "
+         "the paper says \"end-of-training accuracy\".")
 END = "mean_last_10"
 OVER_ALPHA = Plot("points", "alpha (0 is drawn at 0.02)", log_x=True)
 
@@ -103,8 +104,8 @@ def _figure1() -> Item:
     return Item("hsu2019", "figure1", "Synthetic populations: sort and partition, and Dirichlet draws",
                 tuple(Row(name, ()) for name in names), quick,
                 plot=Plot("populations", "share of the client's images", "client"),
-                notes="Nothing is trained: the rows are the populations that the figure draws, 30 random clients of each. The paper draws "
-                      "four values of alpha; here are all eight.")
+                notes="Nothing is trained: the rows are the populations that the figure draws, 30 random clients of "
+                      "each. The paper draws four values of alpha; here are all eight.")
 
 
 def _point(alpha: float) -> float:
@@ -135,7 +136,8 @@ def _figure2() -> Item:
               lambda ours: drop(ours, 1.0, 0.0) - drop(ours, 100.0, 1.0)),
         Claim("More clients in a round bring diminishing returns: C from 0.05 to 0.1 gains more than from 0.2 to 0.4",
               where, lambda ours: sum(gain(ours, alpha, 0.05, 0.1) - gain(ours, alpha, 0.2, 0.4) for alpha in ALPHAS)),
-        Claim("More clients in a round gain least where clients are alike: less at alpha 100 than at any alpha of 0.2 or below", where,
+        Claim("More clients in a round gain least where clients are alike: "
+              "less at alpha 100 than at any alpha of 0.2 or below", where,
               lambda ours: min(gain(ours, alpha, 0.05, 0.4) for alpha in skewed) - gain(ours, 100.0, 0.05, 0.4)),
         Claim("On non-identical data E = 1 is not always better than E = 5", where,
               lambda ours: max(ours[cell(5, fraction, alpha)] - ours[cell(1, fraction, alpha)]
@@ -149,17 +151,17 @@ def _figure3() -> Item:
     alphas, lr = (100.0, 1.0, 0.1, 0.0), 0.01
     rows = tuple(Row(f"alpha={alpha:g}, C={fraction:g}", (recipe(alpha, fraction, 1, lr),), END)
                  for alpha in alphas for fraction in (0.05, 0.4))
-    # The tutorial's 86% come with a decaying rate, a moving average of the weights and 350 epochs or more; ours is
-    # plain SGD.
+    # The tutorial's 86% come with a decaying rate, a moving average of the weights and 350
+    # epochs or more; ours is plain SGD.
     pooled = recipe(100.0, 1.0, 1, 0.1).replace(population="pooled()", batch_size=128, rounds=350, evaluate_every=5)
     rows = (*rows, Row("centralised", (pooled, pooled.with_setting("sgd.lr", 0.03)), END))
-    few = Claim("With few clients in a round FedAvg struggles to converge on non-identical data: C = 0.05 ends below C = 0.4",
-                "section 4.1, figure 3",
+    few = Claim("With few clients in a round FedAvg struggles to converge on non-identical data: "
+                "C = 0.05 ends below C = 0.4", "section 4.1, figure 3",
                 lambda ours: [ours[f"alpha={alpha}, C=0.4"] - ours[f"alpha={alpha}, C=0.05"] for alpha in ("0.1", "0")])
     return Item("hsu2019", "figure3", "FedAvg's learning curves at a fixed rate, E = 1", rows, quick,
                 tuple(row.name for row in rows if "C=0.4" not in row.name), plot=Plot("curves"), claims=(few,), seeds=5,
-                notes=f"{NOTES} Which alpha, C and rates are shown is not printed; these are ours (rate {lr}). A round of centralised "
-                      "training is an epoch, in batches of 128.")
+                notes=f"{NOTES} Which alpha, C and rates are shown is not printed; these are ours (rate {lr}). A round "
+                      "of centralised training is an epoch, in batches of 128.")
 
 
 def _figure4(fraction: float, epochs: int) -> Item:
@@ -172,7 +174,8 @@ def _figure4(fraction: float, epochs: int) -> Item:
         values = [ours[f"alpha={alpha:g}, lr={lr:g}"] for lr in RATES]
         return sum(value >= 0.9 * max(values) for value in values)
 
-    careful = Claim("The rate must be tuned more carefully at small alpha: fewer rates are good at alpha 0 than at alpha 100 (C = 0.05)",
+    careful = Claim("The rate must be tuned more carefully at small alpha: "
+                    "fewer rates are good at alpha 0 than at alpha 100 (C = 0.05)",
                     "section 4.1, figure 4", lambda ours: good(ours, 100.0) - good(ours, 0.0))
     return Item("hsu2019", f"figure4-c{fraction:g}-e{epochs}",
                 f"FedAvg's accuracy over the client's rate, C = {fraction:g}, E = {epochs}", rows, quick,
@@ -207,24 +210,26 @@ def _figure5(fraction: float, epochs: int) -> Item:
 
 def _abstract() -> Item:
     rows = (Row("FedAvg", _fedavg(0.0, *QUOTED, RATES_SKEWED), END), Row("FedAvgM", _fedavgm(0.0, *QUOTED), END))
-    better = Claim("In the most skewed setting FedAvgM is far better than FedAvg (by more than 20 points; the paper has 46.8)", "abstract",
+    better = Claim("In the most skewed setting FedAvgM is far better than FedAvg "
+                   "(by more than 20 points; the paper has 46.8)", "abstract",
                    lambda ours: ours["FedAvgM"] - ours["FedAvg"] - 20)
     return Item("hsu2019", "abstract", "The most skewed setting: one class a client", rows, quick_tuned, seeds=5,
                 claims=(better,),
-                notes=f"{NOTES} The abstract does not say which C and E its numbers belong to; here C = 0.05 and E = 1, for which "
-                      "section 4.2 says \"around 35%\" and \"above 75%\".")
+                notes=f"{NOTES} The abstract does not say which C and E its numbers belong to; here C = 0.05 and "
+                      "E = 1, for which section 4.2 says \"around 35%\" and \"above 75%\".")
 
 
 def _figure6(fraction: float, epochs: int) -> Item:
     pairs = {f"beta={beta:g}, lr={lr:g}": (beta, lr) for beta in BETAS for lr in RATES}
     rows = tuple(Row(name, (recipe(1.0, fraction, epochs, lr, beta),), END, series=f"beta={beta:g}", x=lr / (1 - beta))
                  for name, (beta, lr) in pairs.items())
-    claim = Claim("With few clients in a round the best point has a low rate and high momentum: beta of 0.9 or more (C = 0.05, E = 1)",
-                  "section 4.2, figure 6",
+    claim = Claim("With few clients in a round the best point has a low rate and high momentum: "
+                  "beta of 0.9 or more (C = 0.05, E = 1)", "section 4.2, figure 6",
                   lambda ours: max(ours[name] for name, (beta, _) in pairs.items() if beta >= 0.9)
                   - max(ours[name] for name, (beta, _) in pairs.items() if beta < 0.9))
     return Item("hsu2019", f"figure6-c{fraction:g}-e{epochs}",
-                f"FedAvgM's accuracy over the effective rate lr / (1 - beta), alpha = 1, C = {fraction:g}, E = {epochs}", rows, quick,
+                "FedAvgM's accuracy over the effective rate lr / (1 - beta), alpha = 1, "
+                f"C = {fraction:g}, E = {epochs}", rows, quick,
                 tuple(f"beta={beta:g}, lr={lr:g}" for beta in (0.0, 0.9) for lr in RATES[2::2]),
                 plot=Plot("points", "effective rate", log_x=True),
                 claims=(claim,) if (fraction, epochs) == QUOTED else (), notes=NOTES, seeds=5)

@@ -1,5 +1,4 @@
-"""The experiments of ozdayi2020: Ozdayi, Kantarcioglu and Iyer 2020, Improving Accuracy of Federated Learning in
-Non-IID Settings.
+"""The experiments of ozdayi2020: Ozdayi et al. 2020, Improving Accuracy of Federated Learning in Non-IID Settings.
 
 Two agents, CIFAR-10, ResNet-20 with Fixup; in NIID(5) one agent has classes 0 to 4, the other 5 to 9. Four remedies,
 alone and together. Rates, batch and rounds are the paper's (section 4.1); what it leaves open is in the items' notes.
@@ -23,10 +22,10 @@ BASE = Recipe(
     rounds=100, evaluate_every=5,
 )
 CONFLICTS = "hypothesis_conflicts()"
-NOTES = ("The paper mentions neither augmentation nor client momentum. Images are cropped (padding 4), flipped and normalised, as is usual "
-         "for this network, which does not reach 90% without; no momentum, constant rate. The network's scalars train at a tenth of the "
-         "rate, as in Fixup's code: at the whole rate all runs but one diverged within 60 rounds. Validation accuracy is taken on the "
-         "10,000 test images after the last round.")
+NOTES = ("The paper mentions neither augmentation nor client momentum. Images are cropped (padding 4), flipped and "
+         "normalised, as is usual for this network, which does not reach 90% without; no momentum, constant rate. The "
+         "network's scalars train at a tenth of the rate, as in Fixup's code: at the whole rate all runs but one "
+         "diverged within 60 rounds. Validation accuracy is taken on the 10,000 test images after the last round.")
 # Of a program that the paper cites as its authors' (TinfoilHat0/Defending-Against-Backdoors-with-Robust-Learning-Rate),
 # with the same rate, batch, rounds, projection and sign rule: its agents clip their gradients and have momentum.
 CLIPPED = ("clip_gradient(10.0)", "sgd(lr=0.1, weight_decay=0.0005)")
@@ -44,8 +43,7 @@ ORDER = "mask, then momentum, then training at the server"
 
 
 def items() -> Builders:
-    """Every table, the combination of the text, its grid, the conflicts that figure 1 draws, and all with other
-    optimisers."""
+    """Every table, the combination of the text, its grid, the conflicts of figure 1, all with other optimisers."""
     return {"table1": _table1, "table2": _table2, "table3": _table3, "table4": _table4, "table5": _table5,
             "combination": _combination, "clipped": _clipped, "related": _related, "program": _program,
             "nearest": _nearest, "grid": _grid, "figure1": _figure1}
@@ -57,8 +55,8 @@ def variant(name: str, *, server_data: bool = False, radius: float = 0.0, noise:
 
     Args:
         name: shown by reports.
-        server_data: 5% of the training data stay at the server, which trains on them for an epoch a round (section
-            3.1).
+        server_data: 5% of the training data stay at the server, which trains on them for an
+            epoch a round (section 3.1).
         radius, noise, centre: of projected SGD at the agents; radius 0 does without (section 3.2).
         beta: momentum at the server (section 3.3).
         agree: no step at the server where the agents' signs differ, theta = 2 (section 3.4).
@@ -90,12 +88,11 @@ COMBINED = variant("combination", server_data=True, beta=0.9, agree=True)
 
 
 def quick(recipe: Recipe) -> Recipe:
-    """A twenty-fifth of each agent's images in batches of 8, so about as many local steps a round (125, not 98); four
-    rounds.
+    """A twenty-fifth of each agent's images in batches of 8, so about as many steps a round (125, not 98); four rounds.
 
-    It shows that everything trains, not the ordering: ResNet-20 is too slow a learner for CPU minutes. Ten such rounds
-    (150 s a row on one core, seed 0) end at 37% centralised, 30% IID, 30% NIID(5), 28% momentum 0.5, 25% server
-    training.
+    It shows that everything trains, not the ordering: ResNet-20 is too slow a learner for CPU minutes. Ten
+    such rounds (150 s a row on one core, seed 0) end at 37% centralised, 30% IID, 30% NIID(5), 28%
+    momentum 0.5, 25% server training.
     """
     reduced = recipe.replace(population=recipe.population + "subset(0.04)", batch_size=8, rounds=4, evaluate_every=2)
     return reduced.with_setting("hold_out.use", 100) if recipe.population.get("hold_out") else reduced
@@ -135,8 +132,9 @@ def _table3() -> Item:
         Claim("Projection alone raises accuracy (by about 4 points; more than 2 here).", "table 3",
               lambda v: v[ball] - v[without] - 2),
         Claim("Projection with noise raises it by more than 6 points.", "table 3", lambda v: v[noisy] - v[without] - 6),
-    ), "The text bounds the local model: the ball lies around the origin. The network starts with a norm of about 8, so M = 3 "
-       "shrinks it in the first step. A related program of the authors bounds the update: two more rows show that reading.")
+    ), "The text bounds the local model: the ball lies around the origin. The network starts with a norm of about "
+       "8, so M = 3 shrinks it in the first step. A related program of the authors bounds the update: two more "
+       "rows show that reading.")
 
 
 def _table4() -> Item:
@@ -150,13 +148,14 @@ def _table4() -> Item:
 
 def _table5() -> Item:
     fixed, adjusted = "fixed rate", "adjustable rate"
-    literal = AGREED.with_setting("mask_by_sign_agreement.literal", True).replace(name="sign agreement, eq. (4) as printed")
+    literal = AGREED.with_setting("mask_by_sign_agreement.literal", True).replace(
+        name="sign agreement, eq. (4) as printed")
     return _item("table5", "Rate 0 at the server where the agents' signs differ",
                  {fixed: BASELINE, adjusted: AGREED, f"{adjusted}, eq. (4) as printed": literal}, (
         Claim("Adjusting the server's rate raises accuracy by more than 5 points.", "table 5",
               lambda v: v[adjusted] - v[fixed] - 5),
-    ), "Eq. (4) is read with an absolute value; as printed it also drops every step that both agents want to be negative, which the "
-       "last row shows.")
+    ), "Eq. (4) is read with an absolute value; as printed it also drops every step that both agents want to be "
+       "negative, which the last row shows.")
 
 
 def _combination() -> Item:
@@ -177,16 +176,17 @@ def _combination() -> Item:
 
 def _clipped() -> Item:
     return _again("clipped", "gradients clipped, as in a related program", partial(_with_step, CLIPPED),
-                  "As printed, runs with five classes an agent end within the first steps of a round: the averaged model is poor on an "
-                  "agent's own classes, and the steps that follow grow without bound. The authors' program for their paper on backdoors, "
-                  "which this paper cites, has the same rate, batch and rounds, and clips gradients to a norm of 10, \"to prevent "
-                  "exploding gradients\"; its projection bounds the update. Both are so here, and nothing else differs.")
+                  "As printed, runs with five classes an agent end within the first steps of a round: the averaged "
+                  "model is poor on an agent's own classes, and the steps that follow grow without bound. The authors' "
+                  "program for their paper on backdoors, which this paper cites, has the same rate, batch and rounds, "
+                  "and clips gradients to a norm of 10, \"to prevent exploding gradients\"; its projection bounds the "
+                  "update. Both are so here, and nothing else differs.")
 
 
 def _related() -> Item:
     return _again("related", "the optimiser of a related program", partial(_with_step, RELATED),
-                  "All of that program's optimiser: clipped gradients (item `clipped`) and Nesterov momentum of 0.9 at the agents. There "
-                  "the agents keep their momentum between rounds; here it begins anew.")
+                  "All of that program's optimiser: clipped gradients (item `clipped`) and Nesterov momentum of 0.9 at "
+                  "the agents. There the agents keep their momentum between rounds; here it begins anew.")
 
 
 def _program() -> Item:
@@ -205,11 +205,12 @@ def _program() -> Item:
 
 def _nearest() -> Item:
     return _again("nearest", "the set-up that comes nearest to table 1", partial(_as_program, step=NEAREST, rule=()),
-                  "Of twelve set-ups that were tried with one seed each (`results/bench/ozdayi-setups.json`), the one that comes "
-                  "nearest to table 1: item `program` at half the rate, which falls to a tenth after half and again after "
-                  "three quarters of the rounds instead of on a plateau (the plateau rule, on the agents' training loss, never "
-                  "lowered a rate in a run that learnt). It was chosen by its accuracies on the test images, so that its "
-                  "baselines are no evidence for it; the order of the remedies under it is.")
+                  "Of twelve set-ups that were tried with one seed each (`results/bench/ozdayi-setups.json`), the "
+                  "one that comes nearest to table 1: item `program` at half the rate, which falls to a tenth after "
+                  "half and again after three quarters of the rounds instead of on a plateau (the plateau rule, on "
+                  "the agents' training loss, never lowered a rate in a run that learnt). It was chosen by its "
+                  "accuracies on the test images, so that its baselines are no evidence for it; the order of the "
+                  "remedies under it is.")
 
 
 def _as_program(recipe: Recipe, step: tuple[str, ...] = PROGRAM, rule: tuple[str, ...] = (PLATEAU,)) -> Recipe:
@@ -272,4 +273,5 @@ def _figure1() -> Item:
         Claim("Agents with different classes learn conflicting hypotheses: more conflicts than with IID data.",
               "section 3.1, figure 1", lambda v: v[skewed] - v[iid]),
         Claim("Training at the server reduces the conflicts.", "section 3.1", lambda v: v[skewed] - v[trained]),
-    ), notes=f"The figure draws the idea with four points and two decision trees; here it is measured on 500 test images. {NOTES}")
+    ), notes="The figure draws the idea with four points and two decision trees; here it is measured on 500 "
+             f"test images. {NOTES}")

@@ -22,9 +22,9 @@ EMDS = (0.0, 0.36, 0.72, 1.08, 1.44, 1.62, 1.764, 1.8)  # table 2
 BETAS = tuple(2.5 * step for step in range(1, 11))  # figure 7 (a): |G| / |D| in percent
 ALPHAS = (10, 25, 50, 75, 100)  # figure 7 (b): percent of G that a client gets; the paper does not list its values
 IID = f"iid(clients={CLIENTS})"
-# Whole classes and halves of classes: MNIST's and Speech Commands' classes are unequal, and equal shards of the sorted
-# data would straddle them. On MNIST one shard a client is at a mean EMD of 1.70, not 1.8, just where table 2 falls
-# fastest.
+# Whole classes and halves of classes: MNIST's and Speech Commands' classes are unequal, and equal shards of
+# the sorted data would straddle them. On MNIST one shard a client is at a mean EMD of 1.70, not 1.8, just
+# where table 2 falls fastest.
 TWO_CLASSES = f"classes_per_client(clients={CLIENTS}, classes=2)"
 ONE_CLASS = f"classes_per_client(clients={CLIENTS}, classes=1)"
 PRETRAINING = 50  # epochs of SGD, a tenth of the baseline's
@@ -60,20 +60,24 @@ def _base(data: str, model: str, lr: float, decay: float, batch_size: int, prepr
 TASKS = {
     "mnist": _Task("MNIST", _base("mnist()", "mcmahan_mnist_cnn()", 0.01, 0.995, 100, ("normalise()",)), 10,
                    ("conv1", "conv2", "fc1", "fc2"),
-                   "Pixels are normalised to mean 0 and variance 1, of which the paper says nothing. Merely divided by 255, clients "
-                   "with one digit learn far more slowly (34% instead of 62% after ten rounds, 84% after 499, where the paper has 92%)."),
+                   "Pixels are normalised to mean 0 and variance 1, of which the paper says nothing. Merely divided by "
+                   "255, clients with one digit learn far more slowly (34% instead of 62% after ten rounds, 84% after "
+                   "499, where the paper has 92%)."),
     "cifar10": _Task("CIFAR-10", _base("cifar10()", "mcmahan_cifar_cnn()", 0.1, 0.992, 100, ("tf_cifar()",)), 10,
                      ("conv1", "conv2", "fc1", "fc2", "fc3"),
-                     "Network and input pipeline (24x24 crops, flips, brightness, contrast, each image standardised) are those of "
-                     "the TensorFlow tutorial to which McMahan et al. 2017 refer, without its weight decay."),
+                     "Network and input pipeline (24x24 crops, flips, brightness, contrast, each image "
+                     "standardised) are those of the TensorFlow tutorial to which McMahan et al. 2017 refer, "
+                     "without its weight decay."),
     "kws": _Task("KWS",
-                 _base("speech_commands()", "hello_edge_cnn(batch_norm=false)", 0.05, 0.992, 50, ("normalise(axis=3)",)), 10, ("conv1", "conv2", "linear", "fc1", "fc2"),
-                 "The paper counts 35 words, those of version 0.02; here version 0.01, official validation clips left out. The size of "
-                 "the Hello Edge CNN is not given: the small one, without the BatchNorm of its authors' code, with which clients of one "
-                 "word stay at chance. Each MFCC is normalised."),
+                 _base("speech_commands()", "hello_edge_cnn(batch_norm=false)", 0.05, 0.992, 50,
+                       ("normalise(axis=3)",)),
+                 10, ("conv1", "conv2", "linear", "fc1", "fc2"),
+                 "The paper counts 35 words, those of version 0.02; here version 0.01, official validation clips left "
+                 "out. The size of the Hello Edge CNN is not given: the small one, without the BatchNorm of its "
+                 "authors' code, with which clients of one word stay at chance. Each MFCC is normalised."),
 }
-NOTES = ("Non-IID clients hold whole classes (1) or halves of two (2), all examples used, so that sizes differ as classes do. "
-         "Accuracy after the last round.")
+NOTES = ("Non-IID clients hold whole classes (1) or halves of two (2), all examples used, so that sizes differ as "
+         "classes do. Accuracy after the last round.")
 
 
 def items() -> Builders:
@@ -111,8 +115,7 @@ def _sgd_for(epochs: int, batch: int) -> str:
 
 
 def quick(recipe: Recipe) -> Recipe:
-    """A twentieth of each client's examples and of the batch (KWS: a tenth), so as many local steps a round; ten rounds
-    at most.
+    """A twentieth of clients' examples and of the batch (KWS: a tenth), so as many steps a round; ten rounds at most.
 
     Batches of 10 a client stay: they make fewer steps then, but a batch of one example is another experiment.
     """
@@ -120,7 +123,8 @@ def quick(recipe: Recipe) -> Recipe:
     small = recipe.batch_size == 10 * (CLIENTS if recipe.population.name == "pooled" else 1)
     rounds, start = min(recipe.rounds, 10), recipe.start
     if start.name == "warm_up":
-        start = start.with_args(epochs=1, batch_size=50) if start.args.get("on") == "everyone" else start.with_args(epochs=5)
+        start = (start.with_args(epochs=1, batch_size=50) if start.args.get("on") == "everyone"
+                 else start.with_args(epochs=5))
     return recipe.replace(population=recipe.population + f"subset({1 / part})",
                           batch_size=recipe.batch_size // (1 if small else part), rounds=rounds,
                           evaluate_every=max(1, rounds // 2), start=start)
@@ -161,8 +165,9 @@ def _table2(key: str, task: _Task) -> Item:
         Claim("Accuracy falls as the EMD grows: nowhere up by 0.5 points or more, and down by more than 2 in all.",
               "section 3.2.3",
               lambda v: (*(v[a] - v[b] + 0.5 for a, b in combinations(name, 2)), v[name[0]] - v[name[-1]] - 2)),
-        Claim("It falls slowly at first and faster as data become more non-IID: less from EMD 0 to 1.08 than from 1.44 to 1.8.",
-              "section 3.2.3", lambda v: v["EMD 1.44"] - v["EMD 1.8"] - (v["EMD 0"] - v["EMD 1.08"])),
+        Claim("It falls slowly at first and faster as data become more non-IID: "
+              "less from EMD 0 to 1.08 than from 1.44 to 1.8.", "section 3.2.3",
+              lambda v: v["EMD 1.44"] - v["EMD 1.8"] - (v["EMD 0"] - v["EMD 1.08"])),
     )
     return _item(f"table2-{key}", f"Accuracy of FedAvg over the earth mover's distance, {task.title}", rows,
                  claims=claims, quick_rows=("EMD 0", "EMD 1.08", "EMD 1.44", "EMD 1.8"), seeds=5,
@@ -182,7 +187,8 @@ def _table3(key: str, task: _Task) -> Item:
               lambda v: (v[iid] - v[two], v[two] - v[one])),
         Claim("Five local epochs instead of one do not help (by more than 2 points).", "section 2.2",
               lambda v: v[one] + 2 - v[more]),
-        Claim("A CNN pre-trained by SGD does not learn from FedAvg on one class a client: it ends more than 2 points below SGD.",
+        Claim("A CNN pre-trained by SGD does not learn from FedAvg on one class a client: "
+              "it ends more than 2 points below SGD.",
               "section 2.2", lambda v: v[sgd] - 2 - v[pretrained]),
     )
     return _item(f"table3-{key}", f"Accuracy of SGD and FedAvg, {task.title}", _plain_rows(key), claims=claims,
@@ -247,8 +253,9 @@ def _figure4(key: str, task: _Task) -> Item:
               lambda v: [*(v[b] - 0.95 * v[a] for line in by_layer.values() for a, b in combinations(line, 2)),
                          *(v[line[-1]] - v[line[0]] for line in by_layer.values())]),
         Claim("At the largest EMD the first convolution and the last fully connected layer diverge most.",
-              "section 3.2.2", lambda v: min(v[by_layer[first][-1]], v[by_layer[last][-1]])
-                      - max(v[by_layer[layer][-1]] for layer in task.layers[1:-1])),
+              "section 3.2.2",
+              lambda v: (min(v[by_layer[first][-1]], v[by_layer[last][-1]])
+                         - max(v[by_layer[layer][-1]] for layer in task.layers[1:-1]))),
     )
     return _item(f"figure4-{key}", f"Weight divergence after one round over the earth mover's distance, {task.title}",
                  rows, claims=claims,
@@ -271,8 +278,8 @@ def _figure5() -> Item:
     return _item("figure5", "Accuracy of FedAvg over the earth mover's distance", rows, claims=claims, seeds=5,
                  plot=Plot("points", x_label="earth mover's distance"),
                  quick_rows=tuple(row.name for row in rows if row.x in (0.0, 1.08, 1.44, 1.8)),
-                 notes="The runs of table 2. (b), boxes at EMD 1.44 that the caption calls weight divergence and the text test "
-                       "accuracy, is the spread of the rows at 1.44.")
+                 notes="The runs of table 2. (b), boxes at EMD 1.44 that the caption calls weight divergence and the "
+                       "text test accuracy, is the spread of the rows at 1.44.")
 
 
 def _figure7a() -> Item:
@@ -329,8 +336,7 @@ def _beside_sgd(recipe: Recipe, rounds: int = 1) -> Recipe:
 
 
 def _shared(beta: float, alpha: float = 100, warm_up_until: float = 0.0) -> Recipe:
-    """D: 40,000 images, one class a client; G: beta percent of D out of the other 10,000, of which each client gets
-    alpha."""
+    """D: 40,000 images, one class a client; G: beta percent of D, of the other 10,000; each client gets alpha of it."""
     base = TASKS["cifar10"].base.replace(population=f"{ONE_CLASS} + hold_out(0.2, use={round(beta / 100 * 40_000)})",
                                          rounds=300, name=f"sharing beta={beta:g}% alpha={alpha:g}%")
     recipe = data_sharing(base, alpha=alpha / 100, warm_up_until=warm_up_until).replace(name=base.name)
@@ -338,8 +344,7 @@ def _shared(beta: float, alpha: float = 100, warm_up_until: float = 0.0) -> Reci
 
 
 def _shared_distance(beta: float) -> float:
-    """The EMD that figure 7 (a) plots beside the accuracy: a client has |D| / 10 images of one class and |G| even
-    ones."""
+    """The EMD that figure 7 (a) has beside accuracy: a client has |D| / 10 images of one class and |G| even ones."""
     return 1.8 / (1 + CLIENTS * beta / 100)
 
 
@@ -352,10 +357,11 @@ def _not_shared() -> Row:
 
 
 def _pretrained_note(task: _Task) -> str:
-    return (f"The paper does not say for how long the pre-trained CNN was trained: {PRETRAINING} epochs of SGD, a tenth of the "
-            f"baseline's, in batches of {CLIENTS * task.base.batch_size} at the first round's rate.")
+    return (f"The paper does not say for how long the pre-trained CNN was trained: {PRETRAINING} epochs of SGD, a "
+            f"tenth of the baseline's, in batches of {CLIENTS * task.base.batch_size} at the first round's rate.")
 
 
 def _shared_note() -> str:
-    return ("G is a balanced part of 10,000 held-out images, D the other 40,000; a larger G contains the smaller. 'Without sharing' "
-            f"is the run of table 3 (50,000 images, 500 rounds), as in the paper. {TASKS['cifar10'].notes}")
+    return ("G is a balanced part of 10,000 held-out images, D the other 40,000; a larger G contains the smaller. "
+            "'Without sharing' is the run of table 3 (50,000 images, 500 rounds), as in the paper. "
+            f"{TASKS['cifar10'].notes}")

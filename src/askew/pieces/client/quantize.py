@@ -2,8 +2,7 @@
 
 References:
     fedcd2020, sections 2 and 3.4: models are compressed on devices and at the server. It does not print how; its
-    authors'
-    notebook rounds at random, on devices only: `quantize_at_random`.
+    authors' notebook rounds at random, on devices only: `quantize_at_random`.
 """
 
 from __future__ import annotations
@@ -47,8 +46,8 @@ def quantize(bits: Annotated[int, Bounds(2, 32)] = 8, what: Literal["model", "up
         return {**message, "update": subtract(to_nearest(add(ctx.start, u), bits), ctx.start)}, kept
 
     def check(plan: Plan) -> None:
-        if changing := [p.name for p in plan.after if isinstance(p, ClientPiece) and p.end is not ClientPiece.end
-                        and p.payload is None]:
+        if changing := [p.name for p in plan.after
+                        if isinstance(p, ClientPiece) and p.end is not ClientPiece.end and p.payload is None]:
             raise AskewError(f"quantize must come last: what {changing[0]} adds behind it would not be on its grid")
 
     return ClientPiece(end=end, payload=lambda model: bytes_of(model, bits), check=check)

@@ -47,8 +47,10 @@ def quantize_at_random(bits: Annotated[int, Bounds(1, 32)] = 8) -> ClientPiece:
         >>> message = {"update": {"w": torch.zeros(1, 3)}}
         >>> contexts = [ClientContext(model, model, 0, make_key=lambda k=k: rng.key(0, "x", k)) for k in range(600)]
         >>> sent = torch.stack([piece.end(message, (), (), ctx)[0]["update"]["w"][0] for ctx in contexts])
-        >>> [round(v, 1) for v in sorted(set((model["w"][0] + sent)[:, 1].tolist()))], bool(sent[:, 1].mean().abs() < 0.03)
-        ([-0.3, 0.3], True)
+        >>> [round(v, 1) for v in sorted(set((model["w"][0] + sent)[:, 1].tolist()))]
+        [-0.3, 0.3]
+        >>> bool(sent[:, 1].mean().abs() < 0.03)
+        True
     """
     if bits == 32:
         return ClientPiece()
@@ -81,7 +83,8 @@ def quantize_at_random(bits: Annotated[int, Bounds(1, 32)] = 8) -> ClientPiece:
 
     def check(plan: Plan) -> None:
         if plan.after:
-            raise AskewError(f"quantize_at_random must come last: what {plan.after[0].name} adds behind it would not be on its grid")
+            raise AskewError(f"quantize_at_random must come last: what {plan.after[0].name} adds behind it "
+                             "would not be on its grid")
 
     return ClientPiece(end=end, payload=payload, check=check)
 

@@ -28,8 +28,8 @@ def sgd(lr: Rate = 0.1, momentum: Decay = 0.0, weight_decay: NonNegative = 0.0, 
         momentum: the client's own momentum, within a round.
         weight_decay: factor of the L2 penalty's gradient.
         nesterov: look ahead by one more step of the momentum, in torch's form.
-        keep_momentum: a client's momentum goes on where its last round left it, as in the programs of zhao2018 and
-            fedcd2020.
+        keep_momentum: a client's momentum goes on where its last round left it, as in the
+            programs of zhao2018 and fedcd2020.
 
     Example:
         lr 0.1, weight_decay 0.5, w = 2, gradient 1: the update is -0.1 (1 + 0.5 * 2) = -0.2.

@@ -1,5 +1,4 @@
-"""Tensors that stay at the client: everyone has their own normalisation layers (FedBN) or their own last layers
-(FedPer).
+"""Tensors that stay at the client: everyone has their own normalisation layers (FedBN) or own last layers (FedPer).
 
 References:
     Arivazhagan et al. 2019, "Federated Learning with Personalization Layers" (FedPer); Li et al. 2021, "FedBN:
@@ -47,7 +46,8 @@ def stay_local(names: Sequence[str]) -> ClientPiece:
         whole = {**model.params, **model.buffers}
         chosen = ours(whole)
         if not chosen:
-            raise AskewError(f"stay_local: no tensor of the network matches {', '.join(names)}; it has {', '.join(whole)}")
+            raise AskewError(f"stay_local: no tensor of the network matches {', '.join(names)}; "
+                             f"it has {', '.join(whole)}")
         first = {_FIRST + name: whole[name].clone() for name in chosen if name in model.buffers}
         return {**{name: whole[name].clone() for name in chosen}, **first}
 
@@ -60,7 +60,7 @@ def stay_local(names: Sequence[str]) -> ClientPiece:
         update = {name: torch.zeros_like(u) if name in kept else u for name, u in message["update"].items()}
         # Buffers are sent as they are, not as changes: those of the start take the place of this client's.
         buffers = {name: kept.get(_FIRST + name, v) for name, v in message["buffers"].items()}
-        return {**message, "update": update, "buffers": buffers}, {name: trained.get(name, v)
-                                                                   for name, v in kept.items()}
+        remembered = {name: trained.get(name, v) for name, v in kept.items()}
+        return {**message, "update": update, "buffers": buffers}, remembered
 
     return ClientPiece(keep=keep, enter=enter, end=end)

@@ -17,10 +17,10 @@ from askew.core.registry import piece
 def binary_cross_entropy() -> Objective:
     r"""$-\frac{1}{L} \sum_{l=1}^{L} y_l \log p_l + (1 - y_l) \log (1 - p_l)$ with $p_l = 1 / (1 + e^{-o_l})$.
 
-    Judged by `label_accuracy`, the share of an example's labels that are right ($o_l > 0$ says that l is there): it
-    moves with every label that is learnt, whatever L is. `exact_match`, whether all are right, stands beside it; it is
-    0 for long
-    where labels are many. Where labels are rare, both are high for a model that never names one: look at the loss, too.
+    Judged by `label_accuracy`, the share of an example's labels that are right ($o_l > 0$ says that l is
+    there): it moves with every label that is learnt, whatever L is. `exact_match`, whether all are right,
+    stands beside it; it is 0 for long where labels are many. Where labels are rare, both are high for a model
+    that never names one: look at the loss, too.
 
     Returns:
         An objective for outputs [B, L] and labels [B, L] of 0 and 1.
@@ -30,7 +30,8 @@ def binary_cross_entropy() -> Objective:
         The first is not named (p is not above 1/2), the second is: none is right.
 
         >>> output, target = torch.tensor([[0.0, torch.tensor(3.0).log()]]), torch.tensor([[1.0, 0.0]])
-        >>> binary_cross_entropy().losses(output, target), binary_cross_entropy().measures(output, target)["label_accuracy"]
+        >>> objective = binary_cross_entropy()
+        >>> objective.losses(output, target), objective.measures(output, target)["label_accuracy"]
         (tensor([1.0397]), tensor([0.]))
     """
 

@@ -22,8 +22,8 @@ def cross_entropy(label_smoothing: Decay = 0.0) -> Objective:
     r"""$-\sum_c q_c \log p_c$ with $p = \mathrm{softmax}(o)$ and $q_c = (1 - s) [c = y] + s / C$.
 
     Args:
-        label_smoothing: s, the weight that is spread over all C classes; 0 leaves $-\log p_y$. It counts in the
-            recorded loss, too.
+        label_smoothing: s, the weight that is spread over all C classes; 0 leaves $-\log p_y$. It
+            counts in the recorded loss, too.
 
     Returns:
         An objective for outputs [B, C] and classes [B], judged by `accuracy`: whether the largest output is the class.

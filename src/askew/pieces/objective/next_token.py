@@ -27,15 +27,15 @@ def next_token(ignore: int = PADDING) -> Objective:
         ignore: the token of places that do not count, such as padding; -100 is torch's own.
 
     Returns:
-        An objective for outputs [B, T, V] (place before vocabulary, as a linear layer behind a recurrent or attention
-        layer gives them) and tokens [B, T], judged by `token_accuracy`: the share of places that count at which the
-        largest output is the token. The targets are the inputs moved on by one place; the data say so, nothing is moved
-        here.
+        An objective for outputs [B, T, V] (place before vocabulary, as a linear layer behind a recurrent or
+        attention layer gives them) and tokens [B, T], judged by `token_accuracy`: the share of places that
+        count at which the largest output is the token. The targets are the inputs moved on by one place; the
+        data say so, nothing is moved here.
 
     Example:
-        Over two tokens, outputs (0, 0) and (0, log 3): token 1 has -log(1/2) = 0.6931 and -log(3/4) = 0.2877, in the
-        mean
-        0.4904. Of two equal outputs the first is taken: one of two is right. With the second place as padding, 0.6931.
+        Over two tokens, outputs (0, 0) and (0, log 3): token 1 has -log(1/2) = 0.6931 and
+        -log(3/4) = 0.2877, in the mean 0.4904. Of two equal outputs the first is taken: one of two is right.
+        With the second place as padding, 0.6931.
 
         >>> output = torch.tensor([[[0.0, 0.0], [0.0, torch.tensor(3.0).log()]]])
         >>> next_token().losses(output, torch.tensor([[1, 1]])), next_token().losses(output, torch.tensor([[1, -100]]))

@@ -64,7 +64,8 @@ def clone_and_delete(milestones: Sequence[int] = (5, 15, 25, 30), window: int = 
         keeps two. Normalised: (0.625, 0.375).
     """
     if window < 1 or keep_at_least < 1:
-        raise AskewError(f"clone_and_delete: window and keep_at_least must be at least 1, got {window} and {keep_at_least}")
+        raise AskewError("clone_and_delete: window and keep_at_least must be at least 1, "
+                         f"got {window} and {keep_at_least}")
     if score_noise < 0:
         raise AskewError(f"clone_and_delete: score_noise must not be negative, got {score_noise}")
     if any(at < 1 for at in milestones):

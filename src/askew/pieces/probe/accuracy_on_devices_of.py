@@ -40,7 +40,8 @@ def accuracy_on_devices_of(population: str) -> Probe:
             drawn.append(registry.build("partition", population, source=Source.of(setting.data),
                                         seed=setting.population.seed))
         labels = setting.data.test.y.cpu().numpy()
-        right = (setting.predict(round.evaluated or round.after, setting.data.test.x) == setting.data.test.y).cpu().numpy()
+        predicted = setting.predict(round.evaluated or round.after, setting.data.test.x)
+        right = (predicted == setting.data.test.y).cpu().numpy()
         totals = np.bincount(labels, minlength=setting.data.num_classes)
         per_class = np.bincount(labels, weights=right, minlength=len(totals)) / np.maximum(totals, 1)
         return {NUMBER: float(drawn[0].accuracies(right, per_class).mean())}, state

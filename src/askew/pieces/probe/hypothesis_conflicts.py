@@ -48,8 +48,8 @@ def hypothesis_conflicts(inputs: int = 500) -> Probe:
 
     def init(setting: Setting) -> None:
         if setting.data.targets != "classes":
-            raise AskewError(f"hypothesis_conflicts: models vote for classes, and {setting.data.name} has {setting.data.targets}; "
-                             "leave this probe out")
+            raise AskewError(f"hypothesis_conflicts: models vote for classes, and {setting.data.name} has "
+                             f"{setting.data.targets}; leave this probe out")
 
     def observe(setting: Setting, model: ModelState, gathered: dict[str, Tensor] | None) -> dict[str, Tensor]:
         classes = setting.data.num_classes

@@ -32,8 +32,8 @@ def adam(lr: PositiveRate = 0.1, beta1: Decay = 0.9, beta2: Decay = 0.99, tau: P
         tau: how adaptive it is: the smaller, the more alike all coordinates' steps become.
 
     Example:
-        lr 1, beta1 0.5, beta2 0.75, tau 1, u = 2: m = 1, v = 0.75 + 0.25 * 4 = 1.75, update 1 / (sqrt(1.75) + 1) =
-        0.4305.
+        lr 1, beta1 0.5, beta2 0.75, tau 1, u = 2: m = 1, v = 0.75 + 0.25 * 4 = 1.75, update
+        1 / (sqrt(1.75) + 1) = 0.4305.
 
         >>> server_update(adam(lr=1.0, beta1=0.5, beta2=0.75, tau=1.0), [(2,)])
         tensor([0.4305])

@@ -24,12 +24,12 @@ from askew.core.tensors import Params, Tree
 def add_noise(multiplier: NonNegative, length: Positive) -> ServerPiece:
     """u <- u + sigma z with z ~ N(0, I) and sigma = multiplier length / |S|, fresh in each round.
 
-    S are the clients of the round; `length` is that of their `clip_update`. The mean before it must be
-    `mean("uniform")`: then no client's part of it is longer than length / |S|. What this promises is in
-    `askew.privacy`.
+    S are the clients of the round; `length` is that of their `clip_update`. The mean before it must
+    be `mean("uniform")`: then no client's part of it is longer than length / |S|. What this
+    promises is in `askew.privacy`.
 
-    The paper draws each client by itself and divides by the number that is expected; here a round has a set of fixed
-    size.
+    The paper draws each client by itself and divides by the number that is expected; here a
+    round has a set of fixed size.
 
     Args:
         multiplier: z of the paper: noise in units of what one client can do; 0 adds none.
@@ -58,12 +58,15 @@ def add_noise(multiplier: NonNegative, length: Positive) -> ServerPiece:
         if weights[0] != weights[1]:
             raise AskewError("add_noise: clients must count the same before noise; use mean('uniform')")
         if len(plan.before) != 1:
-            raise AskewError(f"add_noise: {plan.before[-1].name} stands between the mean and the noise; put add_noise right behind the mean")
+            raise AskewError(f"add_noise: {plan.before[-1].name} stands between the mean and the noise; "
+                             "put add_noise right behind the mean")
         ending = [p for p in plan.client if p.end is not ClientPiece.end]
         if not ending or ending[-1].bound != length:
-            raise AskewError(f"add_noise: the clients' last piece must clip their updates to {length}; add clip_update({length}) at their end")
+            raise AskewError(f"add_noise: the clients' last piece must clip their updates to {length}; "
+                             f"add clip_update({length}) at their end")
         if telling := [p.name for p in plan.client if p.sends]:
-            raise AskewError(f"add_noise: what {telling[0]} sends besides the update would go out without noise; leave it out")
+            raise AskewError(f"add_noise: what {telling[0]} sends besides the update would go out "
+                             "without noise; leave it out")
         if reading := [p.name for p in plan.after if isinstance(p, ServerPiece) and _reads_cohort(p)]:
             raise AskewError(f"add_noise: {reading[0]} reads the clients' updates behind the noise; leave it out")
 

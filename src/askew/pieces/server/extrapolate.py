@@ -1,8 +1,8 @@
 """FedExP: a server rate that grows when the clients' updates cancel.
 
 References:
-    Jhunjhunwala, Wang and Joshi 2023, "FedExP: Speeding Up Federated Averaging via Extrapolation", algorithm 1, eq.
-    (2).
+    Jhunjhunwala, Wang and Joshi 2023, "FedExP: Speeding Up Federated Averaging via
+    Extrapolation", algorithm 1, eq. (2).
 """
 
 from __future__ import annotations

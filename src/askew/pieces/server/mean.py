@@ -40,7 +40,8 @@ def mean(weights: Literal["examples", "uniform", "score"] = "examples") -> Aggre
         return ctx.cohort.mean, state
 
     def weigh(senders: Senders) -> Tensor:
-        return {"examples": senders.examples, "uniform": torch.ones_like(senders.examples), "score": senders.scores}[weights]
+        return {"examples": senders.examples, "uniform": torch.ones_like(senders.examples),
+                "score": senders.scores}[weights]
 
     def check(plan: Plan) -> None:
         if weights == "score" and not plan.scored:

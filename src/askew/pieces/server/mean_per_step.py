@@ -1,8 +1,8 @@
 """FedNova: clients that take more steps do not pull the model to themselves.
 
 References:
-    Wang et al. 2020, "Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization", eq. (6)
-    and table 1.
+    Wang et al. 2020, "Tackling the Objective Inconsistency Problem in Heterogeneous Federated
+    Optimization", eq. (6) and table 1.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ from askew.pieces.statistic.mean_per_step import MeanPerStep
 
 @piece("server")
 def mean_per_step(momentum: Decay = 0.0) -> Aggregator:
-    """u = (sum_k p_k a_k) sum_k p_k u_k / a_k: the mean direction per local step, as far as the clients walk on
-    average.
+    """u = (sum_k p_k a_k) sum_k p_k u_k / a_k: the mean direction per local step, as far as clients walk on average.
 
-    p_k is client k's share of the examples, a_k the number of its steps (with client momentum m, the sum of the weights
-    that its gradients have in its walk: `MeanPerStep`). Where all take as many steps, it is FedAvg. The walk is that of
-    momentum that starts afresh in each round, in its plain form; proximal terms, which shorten it (table 1), are not
-    counted.
+    p_k is client k's share of the examples, a_k the number of its steps (with client momentum m, the sum of the
+    weights that its gradients have in its walk: `MeanPerStep`). Where all take as many steps, it is FedAvg. The
+    walk is that of momentum that starts afresh in each round, in its plain form; proximal terms, which shorten
+    it (table 1), are not counted.
 
     Args:
         momentum: of the clients' optimiser, where it has one.

@@ -27,7 +27,7 @@ def median() -> Aggregator:
 
     def middle(rows: Tensor) -> Tensor:
         ordered, half = rows.sort(dim=0).values, len(rows) // 2
-        # torch.median takes the lower one
+        # torch.median takes the lower one.
         return ordered[half] if len(rows) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
     def update(u: Params, state: Tree, ctx: ServerContext) -> tuple[Params, Tree]:

@@ -26,7 +26,7 @@ def momentum(beta: Decay = 0.9, nesterov: bool = False) -> ServerPiece:
 
     Where a piece before it wants the model to stay as it is (`ctx.still`: fednnnn2020 with N nearly 0), the update is
     0. The paper does not say what then becomes of d; "return w_t as is" is read as leaving the whole step out, so that
-    v stays.
+    v stays as it is.
 
     Args:
         beta: how much of the past is kept, in [0, 1); 0 leaves the update as it is.

@@ -1,8 +1,8 @@
 """Quantised global models: what the server stores and sends has few bits per weight.
 
 References:
-    fedcd2020, sections 2 and 3.4: models are compressed on devices and at the server (at milestones; here in each
-    round).
+    fedcd2020, sections 2 and 3.4: models are compressed on devices and at the server (at
+    milestones; here in each round).
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from askew.core.tensors import Params, Tree, add, subtract
 
 @piece("server")
 def quantize(bits: Annotated[int, Bounds(2, 32)] = 8, what: Literal["model", "update"] = "model") -> ServerPiece:
-    """Round each tensor of the new global model to 2^bits - 1 evenly spaced values, as the client piece of this name
-    does.
+    """Round each tensor of the new global model to 2^bits - 1 evenly spaced values, as the client piece of that name.
 
     Args:
         bits: 2 to 31; 32 keeps floats as they are.
@@ -42,8 +41,8 @@ def quantize(bits: Annotated[int, Bounds(2, 32)] = 8, what: Literal["model", "up
         return subtract(to_nearest(add(ctx.params, u), bits), ctx.params), state
 
     def check(plan: Plan) -> None:
-        if changing := [p.name for p in plan.after if isinstance(p, ServerPiece) and not p.watches
-                        and p.payload is None]:
+        if changing := [p.name for p in plan.after
+                        if isinstance(p, ServerPiece) and not p.watches and p.payload is None]:
             raise AskewError(f"quantize must come last: what {changing[0]} adds behind it would not be on its grid")
 
     return ServerPiece(update, payload=lambda model: bytes_of(model, bits), check=check)

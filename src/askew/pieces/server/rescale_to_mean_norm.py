@@ -49,8 +49,8 @@ def rescale_to_mean_norm(beta: Positive = 1.0, per: Literal["model", "layer"] = 
         for names in groups:
             length = norm({name: u[name] for name in names})
             wanted = ctx.cohort.mean_norm(names).to(length.dtype)
-            result |= dict.fromkeys(names,
-                                    torch.where(length > 1e-6 * wanted, beta * wanted / length.clamp_min(1e-38), 0.0))
+            rate = torch.where(length > 1e-6 * wanted, beta * wanted / length.clamp_min(1e-38), 0.0)
+            result |= dict.fromkeys(names, rate)
         return result
 
     def update(u: Params, state: Tree, ctx: ServerContext) -> tuple[Params, Tree]:

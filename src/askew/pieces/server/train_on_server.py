@@ -33,7 +33,8 @@ def train_on_server(epochs: Count = 1) -> ServerPiece:
     """
     def check(plan: Plan) -> None:
         if plan.server_examples == 0:
-            raise AskewError("server: train_on_server needs examples at the server; write population = '... + hold_out(0.05)', say")
+            raise AskewError("server: train_on_server needs examples at the server; "
+                             "write population = '... + hold_out(0.05)', say")
 
     def update(u: Params, state: Tree, ctx: ServerContext) -> tuple[Params, Tree]:
         return subtract(ctx.train(add(ctx.params, u), epochs), ctx.params), state

@@ -17,8 +17,7 @@ from askew.pieces.statistic.everything import Everything
 
 @piece("server")
 def trimmed_mean(share: Annotated[float, Bounds(0, 0.5, open_high=True)] = 0.2) -> Aggregator:
-    """Of n clients' values of each coordinate, leave out the floor(share n) largest and smallest, and take the mean of
-    the rest.
+    """Of n clients' values of each coordinate, leave out the floor(share n) largest and smallest; the mean of the rest.
 
     All clients count the same. Every update of a round is kept until all have come.
 

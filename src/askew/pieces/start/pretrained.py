@@ -34,7 +34,8 @@ def pretrained(path: str) -> Start:
         for name, wanted in {**fresh.params, **fresh.buffers, **task.frozen}.items():
             if name not in tensors or tensors[name].shape != wanted.shape:
                 found = tuple(tensors[name].shape) if name in tensors else "nothing"
-                raise AskewError(f"start: {path!r} does not fit the network: {name} must be {tuple(wanted.shape)}, found {found}")
+                raise AskewError(f"start: {path!r} does not fit the network: "
+                                 f"{name} must be {tuple(wanted.shape)}, found {found}")
         with torch.no_grad():
             for name, old in task.frozen.items():
                 old.copy_(tensors[name])  # the network's own: they are no part of what is trained

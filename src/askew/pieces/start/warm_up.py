@@ -20,8 +20,7 @@ from askew.core.tensors import ModelState
 @piece("start")
 def warm_up(until: float = 0.6, epochs: int = 100, on: Literal["server", "everyone"] = "server",
             batch_size: int | None = None) -> Start:
-    """Train at the server before the first round, until a test accuracy (the objective's headline) or for a number of
-    epochs.
+    """Train at the server before the first round, until a test accuracy (the objective's headline) or for some epochs.
 
     Args:
         until: stop when the test accuracy reaches this (zhao2018: about 0.6 on CIFAR-10); 1 trains all epochs.
@@ -48,7 +47,8 @@ def warm_up(until: float = 0.6, epochs: int = 100, on: Literal["server", "everyo
     def make(task: Any, fresh: ModelState) -> ModelState:
         examples = examples_of(task)
         if len(examples) == 0:
-            raise AskewError("start: warm_up needs examples at the server; write population = '... + hold_out(0.2)', say")
+            raise AskewError("start: warm_up needs examples at the server; "
+                             "write population = '... + hold_out(0.2)', say")
         model = fresh
         for epoch in range(epochs):
             model = task.train_pooled(model, examples, epochs=1, role="warm-up", number=epoch, batch_size=batch_size)

@@ -28,7 +28,8 @@ class Everything(Statistic):
     of: str = "update"
     keeps_all: ClassVar[bool] = True
 
-    def add(self, total: tuple[Tree, list[int]] | None, message: Mapping[str, Tree], senders: Senders) -> tuple[Tree, list[int]]:
+    def add(self, total: tuple[Tree, list[int]] | None, message: Mapping[str, Tree],
+            senders: Senders) -> tuple[Tree, list[int]]:
         # Copied: an engine uses the memory of a chunk again.
         chunk = tree_map(torch.clone, message[self.of]), senders.order
         return chunk if total is None else self.merge(total, chunk)

@@ -35,10 +35,13 @@ class MeanOf(Statistic):
     of: str
     weights: Literal["uniform", "examples", "steps"] = "uniform"
 
-    def add(self, total: tuple[Tree, Tensor] | None, message: Mapping[str, Tree], senders: Senders) -> tuple[Tree, Tensor]:
-        weights = {"uniform": torch.ones_like(senders.examples), "examples": senders.examples, "steps": senders.steps}[self.weights]
+    def add(self, total: tuple[Tree, Tensor] | None, message: Mapping[str, Tree],
+            senders: Senders) -> tuple[Tree, Tensor]:
+        weights = {"uniform": torch.ones_like(senders.examples), "examples": senders.examples,
+                   "steps": senders.steps}[self.weights]
         weights = weights.double()
-        sums = tree_map(lambda v: torch.tensordot(weights.to(v.device), v.double(), dims=1), message[self.of]), weights.sum()
+        sums = (tree_map(lambda v: torch.tensordot(weights.to(v.device), v.double(), dims=1), message[self.of]),
+                weights.sum())
         return sums if total is None else self.merge(total, sums)
 
     def merge(self, a: tuple[Tree, Tensor], b: tuple[Tree, Tensor]) -> tuple[Tree, Tensor]:

@@ -34,7 +34,8 @@ class MeanPerStep(Statistic):
         part = sums, (examples * walk).sum(), examples.sum()
         return part if total is None else self.merge(total, part)
 
-    def merge(self, a: tuple[Params, Tensor, Tensor], b: tuple[Params, Tensor, Tensor]) -> tuple[Params, Tensor, Tensor]:
+    def merge(self, a: tuple[Params, Tensor, Tensor],
+              b: tuple[Params, Tensor, Tensor]) -> tuple[Params, Tensor, Tensor]:
         return add(a[0], b[0]), a[1] + b[1], a[2] + b[2]
 
     def value(self, total: tuple[Params, Tensor, Tensor]) -> tuple[Params, Tensor]:
