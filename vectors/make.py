@@ -210,8 +210,8 @@ def client_round(rule: Local, client: Client, k: int, w: Vector, round: int, sha
         at.w = at.w + update
     at.draws = drawn(rule.draws_per_upload, random)
     sent = rule.end(at.w - start, at)
-    return {"client": k, "start": start, "memory_before": before, "steps": steps, "loss": float(np.mean(losses)), **optional(at.draws),
-            "sent": sent, "memory_after": dict(memory)}
+    return {"client": k, "start": start, "memory_before": before, "steps": steps, "loss": float(np.mean(losses)),
+            **optional(at.draws), "sent": sent, "memory_after": dict(memory)}
 
 
 def incoming(w: Vector, senders: list[Client], local: list[dict[str, Any]], clients: int, state: dict[str, Any],

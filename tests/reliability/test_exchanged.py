@@ -1,4 +1,5 @@
-"""Files that were edited or exchanged while nobody looked, and sweeps of which a part is over: the same bits, or one line."""
+"""Files that were edited or exchanged while nobody looked, and sweeps of which a part is over: the same bits, or one
+line."""
 
 from __future__ import annotations
 
@@ -60,7 +61,8 @@ def test_a_summary_that_is_not_the_runs_own_deletes_nothing(tmp_path: Path, edit
 
 
 @pytest.mark.parametrize("edit", [lambda s: {k: v for k, v in s.items() if k != "files"}, lambda s: {**s, "files": []},
-                                  lambda s: {**s, "files": {}}, lambda s: {**s, "stopped": 5}, lambda s: {**s, "seconds": "x"}],
+                                  lambda s: {**s, "files": {}}, lambda s: {**s, "stopped": 5},
+                                  lambda s: {**s, "seconds": "x"}],
                          ids=["no sums", "list", "empty", "stopped", "seconds"])
 def test_a_finished_run_without_its_checksums_is_trained_again(tmp_path: Path, edit) -> None:
     whole = sweep([BASE], folders=[tmp_path / "run"])

@@ -43,7 +43,8 @@ def pieces() -> Iterator[None]:
         registry._PIECES[kind].pop(f"odd_{kind}")
 
 
-@pytest.mark.parametrize(("value", "plain"), [(np.float32(0.5), 0.5), (np.int64(3), 3), (torch.tensor(2.0), 2.0), ((1, 2), [1, 2]),
+@pytest.mark.parametrize(("value", "plain"),
+                         [(np.float32(0.5), 0.5), (np.int64(3), 3), (torch.tensor(2.0), 2.0), ((1, 2), [1, 2]),
                                               ({1: np.float64(1.0)}, {"1": 1.0}), (np.arange(2), [0, 1])], ids=repr)
 def test_numbers_of_all_kinds_are_made_plain(value: Any, plain: Any, tmp_path: Path) -> None:
     MADE["values"] = lambda number: {"q": value}
@@ -71,8 +72,9 @@ def test_names_of_the_rounds_own_are_refused(name: str) -> None:
         askew.run(BASE.replace(adversity=["odd_adversity()"]))
 
 
-WRONG_MASKS = [lambda k: torch.zeros(k, dtype=torch.int64), lambda k: torch.zeros(1, dtype=torch.bool), lambda k: torch.tensor(True),
-               lambda k: torch.zeros(k, 1, dtype=torch.bool), lambda k: [True] * k, lambda k: np.zeros(k, bool), lambda k: None]
+WRONG_MASKS = [lambda k: torch.zeros(k, dtype=torch.int64), lambda k: torch.zeros(1, dtype=torch.bool),
+               lambda k: torch.tensor(True), lambda k: torch.zeros(k, 1, dtype=torch.bool), lambda k: [True] * k,
+               lambda k: np.zeros(k, bool), lambda k: None]
 
 
 @pytest.mark.parametrize("mask", WRONG_MASKS)
@@ -111,7 +113,9 @@ def test_spoiling_in_place_spoils_those_who_are_struck_and_no_others() -> None:
         torch.testing.assert_close(models["vectorised"][name], v, rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize("spoil", [lambda m: {k: {n: v[:1] for n, v in t.items()} for k, t in m.items()}, lambda m: {}, lambda m: None])
+@pytest.mark.parametrize("spoil",
+                         [lambda m: {k: {n: v[:1] for n, v in t.items()} for k, t in m.items()}, lambda m: {},
+                          lambda m: None])
 def test_a_spoilt_message_of_another_form_is_refused(spoil: Any) -> None:
     MADE["adversity"] = Adversity(lambda ctx: ctx.clients >= 0, spoil=spoil)
     with pytest.raises(askew.AskewError, match="spoil must give a message of the form"):
@@ -125,7 +129,9 @@ def test_labels_of_another_form_are_refused(relabel: Any) -> None:
         askew.run(BASE.replace(adversity=["odd_adversity()"]))
 
 
-@pytest.mark.parametrize("does", [{}, {"reason": "late", "spoil": lambda m: m}, {"reason": ""}, {"reason": 3}, {"reason": "a\nb"}])
+@pytest.mark.parametrize("does",
+                         [{}, {"reason": "late", "spoil": lambda m: m}, {"reason": ""}, {"reason": 3},
+                          {"reason": "a\nb"}])
 def test_an_adversity_does_one_thing(does: dict[str, Any]) -> None:
     with pytest.raises(askew.AskewError, match="an adversity"):
         Adversity(lambda ctx: ctx.clients >= 0, **does)

@@ -57,7 +57,8 @@ class Checkpoints:
     def paths(self) -> list[Path]:
         """The files of all of them."""
         memory = self._folder / MEMORY
-        return [*(path for path in self._folder.glob("checkpoint*") if NAME.fullmatch(path.name) or path.name == EARLIER),
+        return [*(path for path in self._folder.glob("checkpoint*") if NAME.fullmatch(path.name)
+                  or path.name == EARLIER),
                 *(path for path in memory.glob("*") if BLOCK.fullmatch(path.name))]
 
     def newest_about(self) -> About | None:

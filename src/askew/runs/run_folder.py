@@ -94,7 +94,8 @@ class RunFolder:
             self._lock = None
 
     def clear(self) -> None:
-        """Remove what askew wrote, and nothing else, but for the marker; a folder in a file's place is nobody's of ours."""
+        """Remove what askew wrote, and nothing else, but for the marker; a folder in a file's place is nobody's of
+        ours."""
         ours = [path for path in self.path.iterdir()
                 if path.name in (RECIPE, METRICS, SUMMARY, ENVIRONMENT) or WEIGHTS.fullmatch(path.name)]
         for path in [*ours, *self.checkpoints.paths]:
@@ -166,7 +167,8 @@ class RunFolder:
             files.sync(self.path / METRICS)
         metrics = {"rows": self._rows, "bytes": self._bytes, "sha256": self._sum.hexdigest()}
         self.checkpoints.save(state["round"], state, {
-            **about, "recipe": self._recipe or self.recipe.to_toml(), "environment": self.environment, "metrics": metrics})
+            **about, "recipe": self._recipe or self.recipe.to_toml(), "environment": self.environment,
+            "metrics": metrics})
 
     def load_checkpoint(self, device: torch.device, about: Mapping[str, Any]) -> tuple[dict[str, Any], float]:
         """The state to go on from, and the seconds that led to it. Metrics of later rounds are dropped.
@@ -216,7 +218,8 @@ class RunFolder:
             except AskewError as error:
                 if not self.has_checkpoint:
                     raise
-                warnings.warn(f"{SUMMARY} says that the run is finished, but {error}: going on from its checkpoint", stacklevel=2)
+                warnings.warn(f"{SUMMARY} says that the run is finished, but {error}: going on from its checkpoint",
+                              stacklevel=2)
                 return
             self.tidy()
             raise AskewError(f"{str(self.path)!r} has no checkpoint: the run is finished")
