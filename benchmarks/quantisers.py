@@ -1,6 +1,6 @@
 """What a quantiser costs: FedAvg on the digits with models of 32, 8 and 4 bits, rounded to nearest or at random.
 
-    python benchmarks/quantisers.py [--rounds 20] [--seeds 3] [--json results/bench/quantisers.json]  (a minute on one core)
+    python benchmarks/quantisers.py [--rounds 20] [--seeds 3] [--json FILE]   (one minute on one core)
 
 Ten clients, alike or with two shards each, all of whom train in each round. Three quantisers: `quantize` on devices
 and, in each round, at the server; `quantize` on devices only; `quantize_at_random`, which fedcd2020's authors use, on
