@@ -41,8 +41,8 @@ class Dataset:
         name: how the data set calls itself in reports.
         train: the examples that clients share out among them.
         test: the examples on which the global model is judged.
-        classes: one name per class, of which labels are positions; of other targets one name per number, label or
-            token.
+        classes: one name per class, of which labels are positions; of other targets one
+            name per number, label or token.
         client_ids: the natural owner of each training example (any integers), where the data have one.
         test_client_ids: the same for the test examples.
         targets: what is to be learnt: "classes" (int64 [N]), "numbers" (float32 [N, d]), several "labels" per example
@@ -121,8 +121,7 @@ class Dataset:
             tensor([0.5000, 2.5000, 1.5000])
             >>> Dataset.from_tensors((x, y + 0.7), (x, y))  # doctest: +ELLIPSIS
             Traceback (most recent call last):
-            askew.core.errors.AskewError: custom: train: label 0.7 of example 0 is no class; labels must be whole
-                numbers; ...
+            askew.core.errors.AskewError: custom: train: label 0.7 of example 0 is no class; ...
         """
         examples = [Examples(as_tensor(f"{name}: {split} inputs", x), read_targets(f"{name}: {split}", y, targets))
                     for split, (x, y) in (("train", train), ("test", test))]
@@ -167,10 +166,8 @@ def _check(where: str, examples: Examples) -> None:
     given: Any
     for what, given in (("inputs", x), ("labels", y)):
         if not isinstance(given, Tensor) or given.ndim == 0:
-            raise AskewError(f"{where}: {what} must be a tensor with one entry per example, not {type(given).__name__}; "
-                             "Dataset.from_tensors takes arrays")
-        if given.layout != torch.strided:
-            raise AskewError(f"{where}: {what} are a sparse tensor; make it dense first: tensor.to_dense()")
+            raise AskewError(f"{where}: {what} must be a tensor with one entry per example, "
+                             f"not {type(given).__name__}; Dataset.from_tensors takes arrays")
     if len(x) != len(y):
         raise AskewError(f"{where}: {len(x)} inputs but {len(y)} labels; there must be one label an input")
     if len(y) == 0:
