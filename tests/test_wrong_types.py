@@ -31,8 +31,8 @@ WRONG = [None, "", "x", -1, 0, 1.5, math.nan, math.inf, 10**30, True, [], {}, ob
 # Beyond askew.__all__: modules of which everything with a public name is for users.
 MODULES = ("data", "models", "partition", "core.skew", "runs.sweep", "privacy", "testing")
 # What users do not call, but engines, at every step, with their own tensors; and what is there to be overridden.
-OF_ENGINES = ("AdversityContext.of", "Objective.loss", "Objective.scores", "Objective.check_output", "Statistic.",
-              "runs.compare.write_table")
+OF_ENGINES = ("Adversity.strikes", "AdversityContext.of", "Objective.loss", "Objective.scores",
+              "Objective.check_output", "Statistic.", "runs.compare.write_table")
 # Python's own answer to a wrong number of arguments, also of a function that was given (`on_round=len`).
 NUMBER_OF_ARGUMENTS = re.compile(r"argument|positional")
 
@@ -217,7 +217,7 @@ def test_a_grid_of_numpy_numbers_is_that_of_plain_ones() -> None:
     ({"epochs": 10**9}, "epochs: 1,000,000,000 over 719 examples make a client's round of 719,000,000,000 examples; "
      "take fewer"),
     ({"population": f"iid(clients={10**12})"}, "iid: clients=1000000000000 but there are only 1437 examples"),
-    ({"population": "power_law(clients=10, exponent=1e300)"}, "the smallest of 10 clients would have nothing"),
+    ({"population": "power_law(clients=10, exponent=1e30)"}, "the smallest of 10 clients would have nothing"),
     ({"model": f"mlp(hidden=[{10**10}])"}, r"mlp\(hidden=\[10000000000\]\) would have 3,000.0 GB of weights, and this "
      r"machine can spare"),
     ({"model": f"mlp(hidden=[{10**18}])"}, "model: .* cannot be built: "),

@@ -168,6 +168,8 @@ def _check(where: str, examples: Examples) -> None:
         if not isinstance(given, Tensor) or given.ndim == 0:
             raise AskewError(f"{where}: {what} must be a tensor with one entry per example, "
                              f"not {type(given).__name__}; Dataset.from_tensors takes arrays")
+        if given.layout != torch.strided:
+            raise AskewError(f"{where}: {what} are a sparse tensor; make it dense first: tensor.to_dense()")
     if len(x) != len(y):
         raise AskewError(f"{where}: {len(x)} inputs but {len(y)} labels; there must be one label an input")
     if len(y) == 0:
