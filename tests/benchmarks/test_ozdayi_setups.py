@@ -14,7 +14,7 @@ import askew
 from askew.core import registry
 from askew.core.schedule import value_at
 from askew.papers.ozdayi2020.items import BASE
-from askew.runs.driver import shape_of
+from askew.runs.configuration import shape_of
 
 EVERY = [members for group in GROUPS for members in configurations(group)]
 

@@ -10,7 +10,7 @@ from askew.papers.fednnnn2020.items import METHODS, POPULATIONS
 from askew.papers.measures import known, measure
 from askew.papers.numbers import printed
 from askew.papers.papers import find
-from askew.runs.driver import shape_of
+from askew.runs.configuration import shape_of
 from askew.runs.run import run
 
 ITEMS = {item.name: item for item in find("fednnnn2020")}

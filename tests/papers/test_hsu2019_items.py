@@ -11,7 +11,7 @@ from askew.engine.task import build_task
 from askew.papers.hsu2019.items import ALPHAS, BETAS, FRACTIONS, RATES
 from askew.papers.numbers import printed
 from askew.papers.papers import find
-from askew.runs.driver import shape_of
+from askew.runs.configuration import shape_of
 from askew.runs.run import run
 
 ITEMS = {item.name: item for item in find("hsu2019")}

@@ -100,6 +100,16 @@ def test_two_damaged_checkpoints_are_refused(runs: Path, tmp_path: Path) -> None
         askew.resume(tmp_path / "run")
 
 
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"askew": 3}', '{"other": "run"}'])
+def test_a_damaged_marker_is_named_with_its_remedy(runs: Path, tmp_path: Path, text: str) -> None:
+    shutil.copytree(runs / "broken", tmp_path / "run")
+    (tmp_path / "run" / "askew.json").write_text(text)
+    with pytest.raises(askew.AskewError, match=r"askew.json' does not say .* write \{\"askew\": \"run\"\}"):
+        askew.resume(tmp_path / "run")
+    (tmp_path / "run" / "askew.json").write_text('{"askew": "run"}')  # as it says
+    assert askew.resume(tmp_path / "run").finished
+
+
 def test_a_newer_format_is_refused(runs: Path, tmp_path: Path) -> None:
     from askew.runs import checkpoints
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,12 +16,13 @@ from askew.core import registry, rng
 from askew.core.client_memory import ClientMemory
 from askew.core.client_piece import OnGradient
 from askew.core.cohort import LONGEST, Cohort
+from askew.core.compat import tree_map
 from askew.core.dataset import Examples
 from askew.core.errors import AskewError, DivergedError
 from askew.core.interrupt import shielded
 from askew.core.pool import MANY_CLIENTS, Changes
 from askew.core.probe import Round, Setting
-from askew.core.tensors import ModelState, num_bytes
+from askew.core.tensors import ModelState, Tree, num_bytes
 from askew.engine.evaluate import Verdict, device_record, device_scores, means_of_parts, record_of
 from askew.engine.protocol import Engine
 from askew.engine.schedule import ToHost
@@ -34,6 +35,7 @@ from askew.rounds.record import RESERVED, plain_numbers
 from askew.rounds.round import begin, one_round
 
 Record = dict[str, Any]
+RowOf = Callable[[int, int], Tree]
 
 
 @dataclass(frozen=True)
@@ -194,7 +196,7 @@ class Simulation:
         changes = self._update_pool() if task.pool.needs_validation else Changes()
         record |= task.pool.metrics(self.pool_state, task.population.groups)
         if self.round % task.recipe.evaluate_every == 0 or self.finished:
-            record |= self.evaluate()
+            record |= self.evaluate(self._rows_after(gathering, changes))
         with shielded():  # memory is changed in place: this is done whole, and with it the round
             self._remember(gathering, changes)
             self.last_record = record
@@ -207,8 +209,27 @@ class Simulation:
         for number in changes.deleted:
             self.memory.forget(number)
 
-    def evaluate(self) -> Record:
-        """The objective's measures and the loss now, as the recipe wants them judged."""
+    def _rows_after(self, gathering: Gathering, changes: Changes) -> RowOf:
+        """What clients will remember when the round is done, of which nothing has been taken down yet."""
+        new = {(number, client): (rows, at) for number, clients, rows in gathering.remembered
+               for at, client in enumerate(clients)}
+        parents = {child: parent for parent, child in changes.clones}
+
+        def row(number: int, client: int) -> Tree:
+            number = parents.get(number, number)
+            if (number, client) not in new:
+                return self.memory.row(number, client)
+            rows, at = new[number, client]
+            return tree_map(lambda v: v[at], rows)
+
+        return row
+
+    def evaluate(self, row: RowOf | None = None) -> Record:
+        """The objective's measures and the loss now, as the recipe wants them judged.
+
+        Args:
+            row: (model, client) -> what the client remembers of it, where that is not what `memory` holds.
+        """
         task = self.task
         choice = np.asarray(task.pool.choice(self.pool_state))
         with use_threads(self.threads.evaluation):
@@ -222,18 +243,18 @@ class Simulation:
         # Else every device has the test set's score.
         told_apart = task.population.test is not None or task.data.num_classes > 1 or task.personal
         if by_devices or (told_apart and task.num_clients <= MANY_CLIENTS):
-            devices = (self._personal_scores() if task.client.enters
+            devices = (self._personal_scores(row or self.memory.row) if task.client.enters
                        else device_scores(verdicts, choice, task.population))
             result |= device_record(devices, task.population.groups, task.objective)
             if by_devices:
                 result[task.objective.headline] = float(devices.mean())
         return result
 
-    def _personal_scores(self) -> np.ndarray:
+    def _personal_scores(self, row: RowOf) -> np.ndarray:
         """Each client's score with the model of its choice and the tensors that it keeps for itself."""
         task, choice, result = self.task, np.asarray(self.task.pool.choice(self.pool_state)), []
         for client, number in enumerate(choice.tolist()):
-            own = task.client.enter(self.view(number), self.memory.row(number, client))
+            own = task.client.enter(self.view(number), row(number, client))
             scores = device_scores({0: task.evaluate(own)}, np.zeros(len(choice), np.int64), task.population)
             result.append(scores[client])
         return np.asarray(result)
@@ -241,7 +262,7 @@ class Simulation:
     def device_scores(self) -> np.ndarray:
         """Each client's score with the model it would use now."""
         if self.task.client.enters:
-            return self._personal_scores()
+            return self._personal_scores(self.memory.row)
         choice = np.asarray(self.task.pool.choice(self.pool_state))
         verdicts = {int(number): self.task.evaluate(self.view(int(number))) for number in np.unique(choice)}
         return device_scores(verdicts, choice, self.task.population)

@@ -23,7 +23,8 @@ from askew.engine.threads import use_threads
 from askew.pieces.probe import accuracy_on_devices_of
 from askew.rounds.simulation import Record
 from askew.runs.comparison import Comparison, Contender
-from askew.runs.driver import Configuration, Means, drive
+from askew.runs.configuration import Configuration, Means
+from askew.runs.driver import drive
 from askew.runs.environment import describe_environment
 from askew.runs.folders import check_many, held
 from askew.runs.judge import Judge, majority_accuracy

@@ -25,7 +25,8 @@ def check_apart(folders: Sequence[Path]) -> None:
     places = [Path(os.path.abspath(folder)) for folder in folders]
     for place in places:
         if places.count(place) > 1 or any(parent in places for parent in place.parents):
-            raise AskewError(f"folders: {str(place)!r} is named twice or lies in another of them; give each run its own")
+            raise AskewError(f"folders: {str(place)!r} is named twice or lies in another of them; give each run "
+                             "its own")
 
 
 def check_free(path: Path, overwrite: bool = False) -> None:
@@ -50,6 +51,9 @@ def check_free(path: Path, overwrite: bool = False) -> None:
     if kind_of(path) == "run":
         if not overwrite and (path / RECIPE).exists():
             raise AskewError(f"--out: {str(path)!r} already holds a run; name another folder, or add --overwrite")
+    elif (path / MARKER).exists():
+        raise AskewError(f"{str(path / MARKER)!r} does not say that the folder holds a run; if it does, write "
+                         '{"askew": "run"} to that file, else name another folder')
     elif not _is_empty(path):
         raise AskewError(f"--out: {str(path)!r} is not empty and holds no run; name another folder")
 
