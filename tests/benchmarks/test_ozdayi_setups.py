@@ -33,7 +33,7 @@ def test_members_of_a_group_train_together_and_none_stands_twice():
 def test_how_the_rate_falls(falls, rates):
     """After 0, 49, 50, 74 and 75 of 100 rounds; (1 + cos(pi t / 100)) / 2 is 0.5157, 0.5, 0.1577, 0.1464."""
     recipe = Setup(lr=0.2, falls=falls).recipe("pooled()", 100, 256)
-    (sgd,) = (spec for spec in recipe.step if spec.name == "sgd")
+    (sgd,) = (spec for spec in recipe.client if spec.name == "sgd")
     schedule = registry.build("schedule", sgd.args["lr"])
     assert [value_at(schedule, t) for t in (0, 49, 50, 74, 75)] == pytest.approx(rates, rel=1e-3)
     patience = recipe.server[1].args["patience"]

@@ -100,7 +100,7 @@ def test_file_method_settings_and_seed(cli, tmp_path):
     assert code == 0
     recipe = askew.Recipe.from_toml((tmp_path / "x" / "recipe.toml").read_text())
     assert (recipe.name, recipe.rounds, recipe.seed) == ("fedprox", 2, 5)
-    assert [str(spec) for spec in recipe.step] == ["add_proximal(mu=0.5)", "sgd(lr=0.2)"]
+    assert [str(spec) for spec in recipe.client] == ["add_proximal(mu=0.5)", "sgd(lr=0.2)"]
     assert json.loads(out)["seed"] == 5
 
 

@@ -50,7 +50,7 @@ def bad_rate() -> Iterator[dict[str, bool]]:
 @pytest.mark.parametrize("engine", ["sequential", "vectorised"])
 def test_a_configuration_that_fails_does_not_stop_the_others(bad_rate: dict[str, bool], engine: str,
                                                              tmp_path: Path) -> None:
-    recipes = grid(BASE.replace(step="step_that_fails(lr=0.1)"),
+    recipes = grid(BASE.replace(client="step_that_fails(lr=0.1)"),
                    {"step_that_fails.lr": [0.1, 0.5, 0.2], "seed": [0, 1]})
     folders = [tmp_path / "sweep" / f"{i}" for i in range(6)]
     with pytest.warns(UserWarning, match="failed: RuntimeError: something is wrong"):
@@ -71,7 +71,7 @@ def test_a_configuration_that_fails_does_not_stop_the_others(bad_rate: dict[str,
 
 
 def test_a_method_that_fails_does_not_stop_a_comparison(bad_rate: dict[str, bool], tmp_path: Path) -> None:
-    recipes = {"good": BASE, "bad": BASE.replace(step="step_that_fails(lr=0.5)")}
+    recipes = {"good": BASE, "bad": BASE.replace(client="step_that_fails(lr=0.5)")}
     with pytest.warns(UserWarning, match="bad-seed0 failed"):
         compared = compare(recipes, [0, 1], out=tmp_path / "c")
     rows = {row["name"]: row for row in compared.as_mapping()["methods"]}
@@ -93,7 +93,7 @@ def test_one_that_cannot_be_built_is_said_and_the_rest_are_trained(tmp_path: Pat
 
 
 def test_an_exception_saves_what_there_is_and_is_raised(bad_rate: dict[str, bool], tmp_path: Path) -> None:
-    recipe = BASE.replace(step="step_that_fails(lr=0.5)")
+    recipe = BASE.replace(client="step_that_fails(lr=0.5)")
     with pytest.raises(RuntimeError, match="something is wrong") as caught:
         askew.run(recipe, out=tmp_path / "run")
     assert any("askew resume" in note for note in caught.value.__notes__)

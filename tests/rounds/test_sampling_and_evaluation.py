@@ -51,7 +51,7 @@ def data_by_hand():
 
 
 def evaluated(population, **changes):
-    recipe = askew.Recipe(rounds=1, step=["sgd(lr=0.0)"], **changes)
+    recipe = askew.Recipe(rounds=1, client=["sgd(lr=0.0)"], **changes)
     return askew.run(recipe, data=data_by_hand(), population=population, model=Threshold())
 
 

@@ -19,7 +19,7 @@ from askew.runs.run_folder import RunFolder
 
 ONE_CLASS = "shards(clients=10, shards_per_client=1)"
 BASE = askew.Recipe(rounds=3, population=ONE_CLASS)
-BLOWS_UP = BASE.replace(step=["sgd(lr=1000000000.0)"])
+BLOWS_UP = BASE.replace(client=["sgd(lr=1000000000.0)"])
 
 
 def test_every_number_is_that_of_a_run_by_itself(tmp_path):
@@ -220,7 +220,8 @@ def test_bad_arguments(arguments, message):
 def test_two_labels_never_share_a_folder(tmp_path):
     recipes = {"fedprox(mu=0.1)": fedprox(BASE, mu=0.1), "fedprox(mu=(0.1))": fedprox(BASE, mu=0.2)}
     compare({label: recipe.replace(rounds=1) for label, recipe in recipes.items()}, [0], out=tmp_path / "c")
-    mus = sorted(RunFolder.open(path).recipe.step[0].args["mu"] for path in (tmp_path / "c").iterdir() if path.is_dir())
+    mus = sorted(RunFolder.open(path).recipe.client[0].args["mu"]
+                 for path in (tmp_path / "c").iterdir() if path.is_dir())
     assert mus == [0.1, 0.2]
     with pytest.raises(askew.AskewError, match="not empty"):
         compare(recipes, [0], out=tmp_path / "c")

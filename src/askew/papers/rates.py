@@ -75,7 +75,7 @@ def try_out(recipe: Recipe, device: str, engine: str = "auto", precision: str = 
     x = torch.rand(clients * examples, *shape, generator=generator)
     x, y = (x * 255).to(dtype) if dtype == torch.uint8 else x, torch.arange(len(x)) % 10
     data = Dataset.from_tensors((x, y), (x[:10], y[:10]), name=recipe.data.name)
-    trial = Recipe(data=recipe.data, preprocess=recipe.preprocess, model=recipe.model, step=recipe.step, epochs=1,
+    trial = Recipe(data=recipe.data, preprocess=recipe.preprocess, model=recipe.model, client=recipe.client, epochs=1,
                    batch_size=recipe.batch_size, population=f"iid(clients={clients})", rounds=1)
     with torch.random.fork_rng(devices=[]):
         task = build_task(trial, data=data, device=device)

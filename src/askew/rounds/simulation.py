@@ -330,7 +330,7 @@ class Simulation:
             guard = f"{registry.names('guard')[0]}()"
             return f"clients send nonsense: add a guard that leaves such updates out (guard = '{guard}')"
         rate = next((f"{spec.name}.lr is {spec.args['lr']}"
-                     for spec in self.task.recipe.step if "lr" in spec.args), None)
+                     for spec in self.task.recipe.client if "lr" in spec.args), None)
         clips = any(isinstance(p, OnGradient) for p in self.task.client.pieces)
         return ("lower the learning rate" + (f" ({rate})" if rate else "")
                 + ("" if clips else ", or clip gradients (clip_gradient(10) before sgd)"))

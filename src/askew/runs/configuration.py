@@ -76,9 +76,10 @@ def shape_of(recipe: Recipe) -> str:
     """What must be equal for recipes to train together; numbers in the local step may differ.
 
     Example:
-        >>> shape_of(Recipe(step="sgd(lr=0.1)")) == shape_of(Recipe(step="sgd(lr=0.5)", server="momentum()", seed=3))
+        >>> one, other = Recipe(client="sgd(lr=0.1)"), Recipe(client="sgd(lr=0.5)", server="momentum()", seed=3)
+        >>> shape_of(one) == shape_of(other)
         True
     """
-    client = [registry.without_numbers(spec) for spec in recipe.client_specs]
+    client = [registry.without_numbers(spec) for spec in recipe.client]
     return repr((recipe.data, recipe.preprocess, recipe.model, recipe.epochs, recipe.batch_size, client,
                  recipe.objective))

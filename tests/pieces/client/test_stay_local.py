@@ -18,7 +18,7 @@ from askew.pieces.methods import fedbn, fedper
 from askew.rounds.simulation import Simulation
 
 BASE = askew.Recipe(population="shards(clients=4, shards_per_client=2)", batch_size=64, rounds=3, fraction=0.5,
-                    model="mlp(hidden=[8])", step=["sgd(lr=0.3)"])
+                    model="mlp(hidden=[8])", client=["sgd(lr=0.3)"])
 
 
 def normed():

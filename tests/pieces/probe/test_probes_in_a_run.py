@@ -115,7 +115,7 @@ def test_every_engine_gives_every_probe_the_same_round(recipe, form):
 
 def test_records_are_strict_json():
     """A rate of 0 moves nobody: ratios are undefined, and JSON has no NaN."""
-    still = askew.run(BASE.replace(probes=PROBES, step=["sgd(lr=0)"], rounds=1)).records[0]
+    still = askew.run(BASE.replace(probes=PROBES, client=["sgd(lr=0)"], rounds=1)).records[0]
     assert still["N"] == still["E"] == still["server_step"] == still["weight_divergence"] == 0
     assert still["unmoved"] == 1
     assert still["N/E"] is None

@@ -79,9 +79,9 @@ def test_under_fedavg_the_step_is_n_and_under_norm_norm_it_is_e():
 
 def test_a_model_that_moves_in_one_line_has_an_integral_of_its_distance():
     """Full batches and a tiny rate: every step has nearly the gradient's direction at the start."""
-    recipe = askew.Recipe(population="pooled()", batch_size=0, step=["sgd(lr=0.001)"], rounds=3,
+    recipe = askew.Recipe(population="pooled()", batch_size=0, client=["sgd(lr=0.001)"], rounds=3,
                           probes=["update_norms()"])
     result = askew.run(recipe)
-    start, end = askew.run(recipe.replace(step=["sgd(lr=0)"], probes=[])).model, result.model
+    start, end = askew.run(recipe.replace(client=["sgd(lr=0)"], probes=[])).model, result.model
     distance = torch.stack([(end[name] - start[name]).square().sum() for name in end]).sum().sqrt().item()
     assert result.records[-1]["integral_N"] == pytest.approx(distance, rel=1e-3)

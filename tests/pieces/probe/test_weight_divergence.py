@@ -73,7 +73,7 @@ def test_it_grows_with_skew():
 
     At ten times that rate clients of one class have nothing left to learn after a few steps, and stop drifting.
     """
-    iid, two, one = (divergences(population, model="mlp()", step=["sgd(lr=0.01)"]) for population in (
+    iid, two, one = (divergences(population, model="mlp()", client=["sgd(lr=0.01)"]) for population in (
         "iid(clients=10)", "classes_per_client(clients=10, classes=2)", "classes_per_client(clients=10, classes=1)"))
     for a, b, c in zip(iid, two, one, strict=True):
         assert 3 * a < b < c / 1.5
@@ -82,7 +82,7 @@ def test_it_grows_with_skew():
 def test_it_is_measured_against_the_centralised_method():
     """Full batches make the twin the run of `centralised`; the rate decays and momentum is at work in both."""
     base = askew.Recipe(population="classes_per_client(clients=5, classes=2)", batch_size=0, epochs=3, rounds=3,
-                        step=["sgd(lr=decay(0.2, 0.5), momentum=0.5)"], probes=["weight_divergence()"])
+                        client=["sgd(lr=decay(0.2, 0.5), momentum=0.5)"], probes=["weight_divergence()"])
     federation, twin = askew.run(base), askew.run(centralised(base))
     for layer, names in (("", list(twin.model)), (" fc1", ["fc1.weight", "fc1.bias"])):
         apart = torch.cat([(federation.model[name] - twin.model[name]).flatten() for name in names]).norm()
