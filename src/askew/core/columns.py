@@ -161,6 +161,7 @@ class Columns:
         missing: what became of empty cells.
         text: the column of text, where that is the input.
         decimal: the mark between whole and fraction in numbers.
+        delimiter: between the cells of CSV, where it was given.
     """
 
     features: tuple[Feature, ...]
@@ -170,6 +171,7 @@ class Columns:
     missing: Missing = "refuse"
     text: Text | None = None
     decimal: Literal[".", ","] = "."
+    delimiter: str | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)

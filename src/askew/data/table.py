@@ -79,13 +79,13 @@ def table(path: str, label: str | list[str], client: str | None = None, features
     flat = _flat(path, rows, [*special, *chosen])
     kept = _kept(path, flat, special, missing, text)
     columns = flat if len(kept) == len(flat[special[0]]) else {name: take(v, kept) for name, v in flat.items()}
-    y, classes = _targets(path, columns, asked, targets, kept)
+    y, classes = _targets(path, columns, asked, targets, kept, decimal)
     train, test = stratified_split(y.numpy() if targets == "classes" else np.zeros(len(y)), test_fraction)
     others = tuple(name for name in rows if name not in (*chosen, *special))
     known = None if text is None else Text.fit(text, take(columns[text], train), vocabulary, length)
     fitted = () if text is not None else fit(path, {name: columns[name] for name in chosen}, train, categories or [],
                                              missing, decimal, kept)
-    about = Columns(fitted, tuple(asked), client, others, missing, known, decimal)
+    about = Columns(fitted, tuple(asked), client, others, missing, known, decimal, delimiter)
     x = about.encode(path, columns, unknown="none")
     _warn_of_unknown(path, columns, about.features, test)
     splits = [Examples(x[part], y[part]) for part in (train, test)]
@@ -145,7 +145,7 @@ def _with_gaps(empty: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _targets(path: str, columns: dict[str, Values], asked: list[str],
-             targets: Targets, kept: np.ndarray) -> tuple[Tensor, tuple[str, ...]]:
+             targets: Targets, kept: np.ndarray, decimal: str) -> tuple[Tensor, tuple[str, ...]]:
     """What is to be learnt of each row, and the names of that."""
     if targets == "classes":
         if len(asked) != 1:
@@ -156,14 +156,14 @@ def _targets(path: str, columns: dict[str, Values], asked: list[str],
         return y, classes
     if not asked:
         raise AskewError(f"{path}: label names no column; give at least one")
-    y = read_targets(f"{path}: label", np.stack([_numbers(path, name, columns[name], kept) for name in asked], axis=1),
-                     targets)
+    found = [_numbers(path, name, columns[name], kept, decimal) for name in asked]
+    y = read_targets(f"{path}: label", np.stack(found, axis=1), targets)
     return y, numbered(path, targets, y) if targets == "tokens" else tuple(asked)
 
 
-def _numbers(path: str, name: str, values: Values, kept: np.ndarray) -> np.ndarray:
+def _numbers(path: str, name: str, values: Values, kept: np.ndarray, decimal: str) -> np.ndarray:
     """A column of targets as float32; the first value that is no finite number is named."""
-    found, bad = numbers(values)
+    found, bad = numbers(values, decimal)
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
         raise AskewError(f"{path}: column {name!r} holds {shown(values[row])} in row {kept[row] + 1}; targets must be "

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from askew.core import registry
 from askew.core.arguments import checked
+from askew.core.arrays import read_arrays
 from askew.core.cells import words
 from askew.core.columns import Columns
 from askew.core.dataset import check_inputs
@@ -102,7 +103,8 @@ class Trained:
         numbers, labels as 0 and 1, tokens.
 
         Args:
-            x: inputs as the data store them (bytes of images), or a table: a path, a list of dicts, pandas' data frame.
+            x: inputs as the data store them (bytes of images), or a table: a list of dicts, pandas' data frame, ...; or
+                the path of a CSV, Parquet or .npz file (with an array x).
             client: whose model; rows of a table that name their client have the model of that one.
         """
         outputs = self.outputs(x, client)
@@ -125,7 +127,12 @@ class Trained:
     def outputs(self, x: Any, client: str | int | None = None) -> Tensor:
         """The network's outputs, float32 [examples, ...]; arguments as of `predict`."""
         where = str(x) if isinstance(x, str | Path) else "predict"
-        rows = read_rows(x) if isinstance(x, str | Path) else rows_of(where, x)
+        if isinstance(x, str | Path) and where.endswith(".npz"):
+            arrays = read_arrays(x, ".npz file")
+            if "x" not in arrays:
+                raise AskewError(f"{where}: no array 'x'; it has {', '.join(arrays) or 'none'}")
+            x = arrays["x"]
+        rows = self.read(x) if isinstance(x, str | Path) else rows_of(where, x)
         if rows is None:
             return self._run(self._stored(x), *self._model_of(client))
         table = self._table(where, rows)
@@ -133,6 +140,11 @@ class Trained:
         if client is not None or table.client not in rows or not (self.about.choice or self.about.personal):
             return self._run(inputs, *self._model_of(client))
         return self._by_client(inputs, words(rows[table.client] or []))
+
+    @checked
+    def read(self, path: str | Path) -> Rows:
+        """The columns of a file, read as that of the training data was."""
+        return read_rows(path, None if self.about.table is None else self.about.table.delimiter)
 
     @cached_property
     def _names(self) -> np.ndarray:
