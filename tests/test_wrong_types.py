@@ -66,7 +66,7 @@ SAMPLES: dict[str, Any] = {
     "data": DATA, "load.spec": "digits", "examples": DATA.train, "train": DATA.train, "test": DATA.test, "x": X, "y": Y,
     "from_tensors.train": (X, Y), "from_tensors.test": (X, Y), "from_torch_dataset.train": EXAMPLES,
     "from_torch_dataset.test": EXAMPLES, "from_huggingface.train": ROWS, "from_huggingface.test": ROWS,
-    "name": "x", "label": "x", "path": "missing", "save.path": "kept.npz", "device": "cpu",
+    "name": "x", "label": "x", "path": "missing", "folder": "missing", "save.path": "kept.npz", "device": "cpu",
     # federations
     "source": SOURCE, "population": POPULATION, "draw.population": "iid(clients=2)", "clients": 2, "alpha": 1.0,
     "spec": PopulationSpec.of("iid(clients=2)"), "accuracy_on_devices_of.population": "iid(clients=2)",
@@ -77,6 +77,7 @@ SAMPLES: dict[str, Any] = {
     "counts": COUNTS, "sizes": np.array([3, 3]), "reference": np.array([0.5, 0.5]),
     # networks
     "num_classes": 2, "input_shape": (1, 32, 32), "hello_edge_cnn.input_shape": (1, 50, 10),
+    "bag_of_words.input_shape": (5,),
     "mcmahan_mnist_cnn.input_shape": (1, 28, 28), "fednnnn_mnist_cnn.input_shape": (1, 28, 28),
     "mcmahan_cifar_cnn.input_shape": (3, 24, 24),
     # pieces

@@ -63,7 +63,7 @@ def test_there_are_pools_and_own_tensors_among_them(tmp_path: Path) -> None:
 
 
 SHAPES = {"hello_edge_cnn": (1, 50, 10), "mcmahan_mnist_cnn": (1, 28, 28), "fednnnn_mnist_cnn": (1, 28, 28),
-          "mcmahan_cifar_cnn": (3, 24, 24), "mlp": (5,)}
+          "mcmahan_cifar_cnn": (3, 24, 24), "mlp": (5,), "bag_of_words": (5,)}
 
 
 @pytest.mark.parametrize("name", [name for name in registry.names("model")
