@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
 RUN = ["README.md", "docs/guide.md", "docs/add-a-method.md", "docs/objectives.md",
-       "docs/adverse-clients.md"]
+       "docs/adverse-clients.md", "docs/tables.md", "docs/use-a-model.md"]
 
 
 def blocks(page: Path, language: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from importlib import metadata
@@ -25,6 +26,8 @@ from askew.runs.run_folder import MODEL, RunFolder
 
 FORMAT = 1
 PERSONAL = "personal"
+DTYPES = ("uint8", "int8", "int16", "int32", "int64", "bool", "float16", "bfloat16", "float32", "float64")
+_NUMBER, _FILE = re.compile(r"[0-9]{1,12}"), re.compile(r"model(-[0-9]{1,12})?\.safetensors")
 LARGEST_INPUT = 2**28  # numbers in one example
 
 
@@ -76,9 +79,12 @@ class About:
         check_fields(self)
         if math.prod(self.input_shape) > LARGEST_INPUT:
             raise AskewError(f"inputs of shape {list(self.input_shape)} are too large")
-        if not isinstance(getattr(torch, self.input_dtype, None), torch.dtype):
-            raise AskewError(f"input_dtype {shown(self.input_dtype)} is no type of torch's")
-        if not self.models or not all(number.isdecimal() for number in self.models):
+        if self.input_dtype not in DTYPES:
+            raise AskewError(f"input_dtype {shown(self.input_dtype)} is none of {', '.join(DTYPES)}")
+        if self.table is not None and self.input_shape != (len(self.table.inputs),):
+            raise AskewError(f"a table of {len(self.table.inputs)} inputs for inputs of shape {list(self.input_shape)}")
+        if not self.models or not all(_NUMBER.fullmatch(number) and _FILE.fullmatch(file)
+                                      for number, file in self.models.items()):
             raise AskewError(f"models must name files of weights by number, not {shown(self.models)}")
         if self.choice is not None and not {str(number) for number in self.choice} <= set(self.models):
             raise AskewError("choice names a model that is not there")

@@ -243,18 +243,14 @@ class Trained:
         """A model with its preprocessing, made once."""
         if (number, own) not in self._modules:
             network = copy.deepcopy(self._network)
-            _put(network, self._weights(self.about.models[str(number)]), self._folder.path)
+            weights = self._folder.load_weights(self.about.models[str(number)].removesuffix(".safetensors"))
+            _put(network, weights, self._folder.path)
             if own is not None:
                 _put_own(network, self._own, own, self._folder.path)
             x = torch.zeros(2, *self.about.input_shape, dtype=self.about.dtype)
             module = Deployed(network, prepared(self._steps, network, x)).eval().to(self._device)
             self._modules[number, own] = module.requires_grad_(False)
         return self._modules[number, own]
-
-    def _weights(self, file: str) -> dict[str, Tensor]:
-        if Path(file).name != file:
-            raise AskewError(f"{str(self._folder.path / MODEL)!r} is damaged: {shown(file)} is no file of the folder")
-        return self._folder.load_weights(file.removesuffix(".safetensors"))
 
     @cached_property
     def _own(self) -> dict[str, Tensor]:
