@@ -206,6 +206,11 @@ def test_each_row_has_the_model_of_its_client(cli: Run, place: Path, refused: An
             nameless = [{k: v for k, v in rows[i].items() if k != "hospital"} for i in own]
             alone = model.predict_proba(nameless, client=name)
             np.testing.assert_allclose(together[own], alone, rtol=1e-5)
+        arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        table = arrow.table({column: [row[column] for row in rows] for column in rows[0]})
+        parquet.write_table(table, f"{folder}.parquet")
+        for same in (table, f"{folder}.parquet"):
+            np.testing.assert_allclose(model.predict_proba(same), together, rtol=1e-5)
     assert askew.load("fedcd").predict([dict(GOOD, hospital="elsewhere")]).shape == (1,)
     with refused("row 1 is of client 'elsewhere', who has no model of its own; known: east, north, south"):
         askew.load("fedper").predict([dict(GOOD, hospital="elsewhere")])

@@ -190,7 +190,18 @@ def forms(path: str) -> dict[str, Any]:
     typed = [{name: int(word) if word.isdecimal() else word for name, word in row.items()} for row in plain]
     arrays = {name: np.array([row[name] for row in typed]) for name in rows}
     lists = {name: list(values or ()) for name, values in rows.items()}
-    return {"words": plain, "numbers": typed, "arrays": arrays, "columns": lists}
+    return {"words": plain, "numbers": typed, "arrays": arrays, "columns": lists, "a frame": Frame(arrays),
+            "arrow": pytest.importorskip("pyarrow").table(arrays)}
+
+
+class Frame:
+    """The part of pandas' data frames that is used, for machines without that package."""
+
+    def __init__(self, columns: dict[str, np.ndarray]) -> None:
+        self._columns, self.columns = columns, list(columns)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._columns[name]
 
 
 def test_a_table_in_memory_is_that_of_the_file(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def _fit(path: str, name: str, values: Values, train: np.ndarray, code: bool, mi
          rows: np.ndarray) -> Feature:
     where, fills = f"{path}: column {name!r}", missing not in ("refuse", "drop")
     found, bad = numbers(values, decimal)
-    indicator = missing == "indicator" and bool(absent(values)[train].any())
+    indicator = missing == "indicator" and bool(absent(take(values, train)).any())
     if not code and (bad.any() or not np.isfinite(found).any()):
         code = _are_words(where, name, values, found, bad, decimal, rows)
     if not code:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -25,7 +26,7 @@ from askew.data.rows import Rows, read_rows, rows_of
 from askew.engine.task import available, build_network, prepared
 from askew.engine.tuning import CHUNK
 from askew.runs.model_file import PERSONAL, About, read_about
-from askew.runs.run_folder import INTERRUPTED, MODEL, RunFolder
+from askew.runs.run_folder import FAILED, INTERRUPTED, MODEL, RunFolder
 
 MOST_NAMES = 20  # of clients in an error
 
@@ -62,7 +63,7 @@ class Trained:
         self._folder, self.about, self._device = folder, about, device
         self._network = _network(about, model)
         self._steps = [_step(spec) for spec in about.preprocess]
-        self._modules: dict[tuple[int, int | None], Deployed] = {}
+        self._modules: dict[int, Deployed] = {}
         self._for(next(iter(map(int, about.models))), None)  # what does not fit is told of now
 
     def __repr__(self) -> str:
@@ -139,7 +140,8 @@ class Trained:
         inputs = table.encode(where, {name: values for name, values in rows.items() if values is not None})
         if client is not None or table.client not in rows or not (self.about.choice or self.about.personal):
             return self._run(inputs, *self._model_of(client))
-        return self._by_client(inputs, words(rows[table.client] or []))
+        owners = rows[table.client]
+        return self._by_client(inputs, [None] * len(inputs) if owners is None else words(owners))
 
     @checked
     def read(self, path: str | Path) -> Rows:
@@ -149,10 +151,10 @@ class Trained:
     @cached_property
     def _names(self) -> np.ndarray:
         names = self.about.classes
-        if self.about.targets == "tokens" or all(name.lstrip("-").isdecimal() and str(int(name)) == name
-                                                 for name in names):
-            return np.array([int(name) for name in names])
-        return np.array(names, object)
+        if self.about.targets == "tokens":
+            return np.arange(len(names))
+        whole = all(re.fullmatch(r"-?(0|[1-9][0-9]{0,17})", name) for name in names)
+        return np.array([int(name) for name in names]) if whole else np.array(names, object)
 
     def _table(self, where: str, rows: Rows) -> Columns:
         table = self.about.table
@@ -203,8 +205,10 @@ class Trained:
     def _by_client(self, inputs: Tensor, names: list[str | None]) -> Tensor:
         """Each row with the model of its client."""
         found: list[Tensor] = [torch.zeros(0)] * len(names)
-        for name in dict.fromkeys(names):
-            rows = [row for row, other in enumerate(names) if other == name]
+        of_client: dict[str | None, list[int]] = {}
+        for row, name in enumerate(names):
+            of_client.setdefault(name, []).append(row)
+        for name, rows in of_client.items():
             known = name is not None and name in (self.about.clients or ())
             if not known and self.about.personal:
                 raise AskewError(f"predict: row {rows[0] + 1} is of client {shown(name)}, who has no model of its own; "
@@ -240,8 +244,8 @@ class Trained:
         return first if about.choice is None else about.choice[at], at if about.personal else None
 
     def _for(self, number: int, own: int | None) -> Deployed:
-        """A model with its preprocessing, made once."""
-        if (number, own) not in self._modules:
+        """A model with its preprocessing; shared ones are made once, those of single clients each time."""
+        if own is not None or number not in self._modules:
             network = copy.deepcopy(self._network)
             weights = self._folder.load_weights(self.about.models[str(number)].removesuffix(".safetensors"))
             _put(network, weights, self._folder.path)
@@ -249,8 +253,10 @@ class Trained:
                 _put_own(network, self._own, own, self._folder.path)
             x = torch.zeros(2, *self.about.input_shape, dtype=self.about.dtype)
             module = Deployed(network, prepared(self._steps, network, x)).eval().to(self._device)
-            self._modules[number, own] = module.requires_grad_(False)
-        return self._modules[number, own]
+            if own is not None:
+                return module.requires_grad_(False)
+            self._modules[number] = module.requires_grad_(False)
+        return self._modules[number]
 
     @cached_property
     def _own(self) -> dict[str, Tensor]:
@@ -273,7 +279,9 @@ def load(folder: str | Path, model: nn.Module | None = None, device: str = "cpu"
     run = RunFolder.open(Path(folder))
     if "stopped" not in run.summary or run.summary["stopped"] is not None:
         stopped = run.summary.get("stopped")
-        why = "was interrupted" if stopped == INTERRUPTED else f"broke off ({stopped})" if stopped else "has not ended"
+        if stopped not in (None, INTERRUPTED, FAILED):
+            raise AskewError(f"{str(folder)!r} has no model to use: training broke off ({stopped})")
+        why = {None: "has not ended", INTERRUPTED: "was interrupted", FAILED: "failed"}[stopped]
         raise AskewError(f"{str(folder)!r} has no model to use yet: the run {why}; go on with: askew resume {folder}")
     if not (run.path / MODEL).exists():
         raise AskewError(f"{str(folder)!r} is of an earlier version of askew, which did not write {MODEL}; train it "
