@@ -73,6 +73,13 @@ def test_from_csv_to_prediction(cli: Run, place: Path) -> None:
     said = json.loads(out)
     assert (code, said["client_names"], said["class_names"]) == (0, ["east", "north", "south"], ["ill", "well"])
     assert sum(said["sizes"]) == 400
+    shown = cli("diagnose", "visits.csv", "--label", "diagnosis", "--client", "hospital")[1]
+    assert "\nhospital  examples" in shown
+    assert "\ndiagnosis: 0 ill, 1 well\n" in shown
+    drawn = cli("partition", "--scheme", "natural", "--data",
+                "table('visits.csv', label='diagnosis', client='hospital', features=['smokes'])")[1]
+    assert "\nhospital  examples" in drawn
+    assert "\neast " in drawn
     code, _, err = cli("run", "hospital.toml", "--out", "run")
     assert (code, err.count("\n")) == (2, 1)
     assert "column 'age' has no value in" in err
