@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -182,6 +183,29 @@ def test_inputs_that_are_not_the_models_are_refused(x: Any, message: str, finish
     for call in (askew.load(finished).predict, askew.load(finished).predict_proba):
         with refused(message):
             call(x)
+
+
+def test_arrays_of_any_shape_and_type_are_predicted_or_one_line(finished: Path) -> None:
+    """What is taken is what is stored: whole numbers 0..255 of the right shape, and nothing else."""
+    model, taken = askew.load(finished), 0
+    for case in range(300):
+        draw = Random(f"array {case}")
+        shape = [draw.choice((0, 1, 2, 5)), *draw.choice(((1, 8, 8), (1, 8, 8), (8, 8), (64,), (1, 8, 9), (), (1,)))]
+        low, high = draw.choice(((0, 256), (0, 256), (-1, 3), (0, 300), (255, 256)))
+        kind = draw.choice((np.uint8, np.int8, np.int64, np.uint64, np.int32, np.float32, np.float16, bool, complex))
+        values = np.random.default_rng(case).integers(low, high, shape)
+        with np.errstate(all="ignore"):
+            x = values.astype(kind)
+        right = shape[1:] == [1, 8, 8] and shape[0] > 0 and x.dtype.kind in "iub" and x.min() >= 0 and x.max() < 256
+        form = draw.choice((lambda v: v, lambda v: v.tolist(), lambda v: np.asfortranarray(v)))(x)
+        if right:
+            taken += 1
+            assert (model.predict(form) == model.predict(torch.from_numpy(x.astype(np.uint8)))).all(), case
+        else:
+            with pytest.raises(askew.AskewError) as refusal:
+                model.predict(form)
+            assert "\n" not in str(refusal.value), case
+    assert taken > 20
 
 
 def test_whole_numbers_of_any_type_are_bytes(finished: Path) -> None:

@@ -188,9 +188,10 @@ class Trained:
                              f"{self.about.input_dtype}{' (0..255)' if dtype == torch.uint8 else ''}; give them as "
                              "they were stored")
         stored = x.to(dtype)
-        if not dtype.is_floating_point and not torch.equal(stored.to(torch.int64), x.to(torch.int64)):
-            raise AskewError(f"predict: inputs hold {int(x.min())}..{int(x.max())}, which {self.about.input_dtype} "
-                             "cannot; give them as the data store them")
+        whole = x.to(torch.int64) if not dtype.is_floating_point else None  # torch knows little of other wide integers
+        if whole is not None and not torch.equal(stored.to(torch.int64), whole):
+            raise AskewError(f"predict: inputs hold {int(whole.min())}..{int(whole.max())}, which "
+                             f"{self.about.input_dtype} cannot; give them as the data store them")
         check_inputs("predict", stored)
         return stored
 
