@@ -26,8 +26,8 @@ def trained(folder: Path, x: Tensor, recipe: askew.Recipe, **given: Any) -> Any:
     return askew.load(folder, **given)
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name != "bag_of_words"))
-                                  for name in NETWORKS])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NETWORKS)
 def test_every_network_gives_the_same_outputs(name: str, tmp_path: Path) -> None:
     runtime = pytest.importorskip("onnxruntime")
     shape = SHAPES.get(name, (3, 32, 32))

@@ -29,7 +29,7 @@ METHODS = {
     "cropped": CNN.replace(preprocess=["tf_cifar(size=6)"]),
     "another view": askew.methods.fednnnn(SMALL),
     "own layers": askew.methods.fedper(SMALL),
-    "own normalisation": askew.methods.fedbn(SMALL.replace(model="resnet20()", rounds=1)),
+    "own normalisation": askew.methods.fedbn(SMALL.replace(model="fednnnn_cifar_cnn()", rounds=1)),
     "several models": askew.methods.fedcd(SMALL.replace(rounds=4), milestones=[1]),
     "several models, own layers": askew.methods.fedcd(askew.methods.fedper(SMALL.replace(rounds=4)), milestones=[1]),
 }
@@ -63,12 +63,14 @@ def test_there_are_pools_and_own_tensors_among_them(tmp_path: Path) -> None:
     assert len({tuple(model.module_for(c).network.fc2.bias.tolist()) for c in model.clients}) == 4
 
 
+QUICK = ("bag_of_words", "hello_edge_cnn", "mlp", "resnet20_fixup", "small_cnn")
 SHAPES = {"hello_edge_cnn": (1, 50, 10), "mcmahan_mnist_cnn": (1, 28, 28), "fednnnn_mnist_cnn": (1, 28, 28),
           "mcmahan_cifar_cnn": (3, 24, 24), "mlp": (5,), "bag_of_words": (5,)}
 
 
-@pytest.mark.parametrize("name", [name for name in registry.names("model")
-                                  if registry.find("model", name).__module__.startswith("askew.")])
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK)) for name in registry.names("model")
+    if registry.find("model", name).__module__.startswith("askew.")])
 def test_every_network_comes_back(name: str, tmp_path: Path) -> None:
     draw = torch.Generator().manual_seed(0)
     x, y = torch.rand(8, *SHAPES.get(name, (3, 32, 32)), generator=draw), torch.arange(8) % 2
