@@ -15,6 +15,7 @@ from askew.papers.plan import at_scale, images
 from askew.pieces.methods import ozdayi_combination
 
 ITEMS = {item.name: item for item in find("ozdayi2020")}
+NEAREST = {"nearest": 0.03, "nearest-0.05": 0.05}  # item -> its first rate
 
 
 def recipe_of(item, row):
@@ -31,7 +32,7 @@ def stand_in() -> askew.Dataset:
 
 def test_every_table_is_an_item():
     assert list(ITEMS) == ["table1", "table2", "table3", "table4", "table5", "combination", "clipped", "related",
-                           "program", "nearest", "grid", "figure1"]
+                           "program", "nearest", "nearest-0.05", "grid", "figure1"]
     assert {item.seeds for item in ITEMS.values()} == {3}  # section 4.1: "repeated for 3 times"
 
 
@@ -53,13 +54,14 @@ def test_hyper_parameters_are_those_of_section_4_1():
         for row in item.rows:
             (recipe,) = row.recipes
             sgd = next(spec for spec in recipe.step if spec.name == "sgd")
-            momentum = {"momentum": 0.9, "nesterov": True} if item.name in ("related", "program", "nearest") else {}
-            momentum |= {"keep_momentum": True} if item.name in ("program", "nearest") else {}
-            rate = str(sgd.args["lr"])
-            assert rate == ("drops(start=0.05, at=[50, 75], factor=0.1)" if item.name == "nearest" else "0.1")
+            whole = item.name in ("program", *NEAREST)
+            momentum = {"momentum": 0.9, "nesterov": True} if whole or item.name == "related" else {}
+            momentum |= {"keep_momentum": True} if whole else {}
+            falls = f"drops(start={NEAREST.get(item.name)}, at=[50, 75], factor=0.1)"
+            assert str(sgd.args["lr"]) == (falls if item.name in NEAREST else "0.1")
             assert sgd.args == {"lr": sgd.args["lr"], "weight_decay": 0.0005} | momentum
             assert (recipe.rounds, recipe.epochs, recipe.batch_size, recipe.fraction) == (100, 1, 256, 1.0)
-            network = "resnet20_fixup(scalar_rate=1.0)" if item.name in ("program", "nearest") else "resnet20_fixup()"
+            network = "resnet20_fixup(scalar_rate=1.0)" if whole else "resnet20_fixup()"
             assert (str(recipe.data), str(recipe.model)) == ("cifar10()", network)
             if row.name == "Centralized":
                 assert recipe.population.name == "pooled"
@@ -118,6 +120,18 @@ def test_all_of_the_related_program():
         assert falls in map(str, ours.server)
         same = ours.replace(name=theirs.name, step=theirs.step, server=theirs.server, model=theirs.model)
         assert same == theirs
+
+
+def test_momentum_at_the_server_is_an_average_in_the_nearest_set_up():
+    """v <- beta v + (1 - beta) u: momentum, then 1 - beta; elsewhere, and in all other rows, as eq. (2) prints it."""
+    server = {row.name: [str(spec) for spec in row.recipes[0].server[1:]] for row in ITEMS["nearest"].rows}
+    plain = {row.name: [str(spec) for spec in row.recipes[0].server[1:]] for row in ITEMS["nearest-0.05"].rows}
+    changed = {"beta 0.5": ["momentum(beta=0.5)", "scale(lr=0.5)"], "beta 0.9": ["momentum(beta=0.9)", "scale(lr=0.1)"],
+               "combination": ["mask_by_sign_agreement(theta=2.0)", "momentum(beta=0.9)", "scale(lr=0.1)",
+                               "train_on_server(epochs=1)"]}
+    assert server == plain | changed
+    assert {name: [spec for spec in specs if "scale" not in spec] for name, specs in changed.items()} == {
+        name: plain[name] for name in changed}
 
 
 def test_the_combination_is_that_of_the_text():
