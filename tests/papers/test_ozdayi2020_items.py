@@ -7,6 +7,7 @@ import torch
 
 import askew
 from askew.engine.task import build_task
+from askew.papers.decision import missing_rows
 from askew.papers.measures import measure
 from askew.papers.numbers import printed
 from askew.papers.ozdayi2020 import items as ozdayi2020
@@ -215,7 +216,17 @@ def test_claims_can_fail(item, number, changed):
 
 
 def test_what_is_not_the_papers_set_up_is_a_variant():
-    assert [item.name for item in ITEMS.values() if item.variant] == ["clipped", "related", "program", "nearest"]
+    assert [item.name for item in ITEMS.values() if item.variant] == ["clipped", "related", "program", *NEAREST]
+
+
+@pytest.mark.parametrize("name", ["table1", "table2", "table3", "table4", "table5", "combination", "figure1"])
+def test_nearest_has_every_row_that_a_claim_of_the_tables_asks_for(name):
+    """As printed, five classes an agent diverge: the claims are answered by the same rows of `nearest`."""
+    item, nearest = ITEMS[name], {recipe.fingerprint for row in ITEMS["nearest"].rows for recipe in row.recipes}
+    asked = {row for claim in item.claims for row in missing_rows(claim, {})}
+    changed = {row.name: row.changed(item.stand_in.change).recipes[0].fingerprint for row in item.rows}
+    assert asked
+    assert {changed[row] for row in asked} <= nearest
 
 
 def test_claims_about_grid_and_conflicts():

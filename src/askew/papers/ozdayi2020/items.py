@@ -13,7 +13,7 @@ from typing import Literal
 
 from askew.core.recipe import Recipe
 from askew.core.registry import Spec
-from askew.papers.item import Builders, Claim, Item, Plot, Row
+from askew.papers.item import Builders, Claim, Item, Plot, Row, StandIn
 from askew.pieces.methods import centralised, projected, server_momentum, server_training, sign_agreement
 
 PAPER = "ozdayi2020"
@@ -102,7 +102,8 @@ def quick(recipe: Recipe) -> Recipe:
 def _item(key: str, title: str, rows: Mapping[str, Recipe], claims: tuple[Claim, ...], notes: str = "",
           quick_rows: tuple[str, ...] = (), variant: bool = False) -> Item:
     return Item(PAPER, key, title, tuple(Row(name, (recipe,)) for name, recipe in rows.items()), quick, quick_rows,
-                claims=claims, notes=f"{notes} {NOTES}".strip(), seeds=3, variant=variant)
+                claims=claims, notes=f"{notes} {NOTES}".strip(), seeds=3, variant=variant,
+                stand_in=None if variant else STAND_IN)
 
 
 def _table1() -> Item:
@@ -205,10 +206,7 @@ def _program() -> Item:
 
 
 def _nearest() -> Item:
-    def changed(recipe: Recipe) -> Recipe:
-        return _averaged(_as_program(recipe, step=NEAREST, rule=()))
-
-    return _again("nearest", "the set-up that comes nearest to table 1", changed,
+    return _again("nearest", "the set-up that comes nearest to table 1", _as_nearest,
                   "Item `program` at a rate of 0.03, which falls to a tenth after half and again after three quarters "
                   "of the rounds instead of on a plateau (the plateau rule, on the agents' training loss, never "
                   "lowered a rate in a run that learnt): of twelve set-ups that were tried with one seed each "
@@ -227,6 +225,13 @@ def _nearest_0_05() -> Item:
                   "little nearer to the paper's 90% and is at the edge of what trains with five classes an agent.")
 
 
+def _as_nearest(recipe: Recipe) -> Recipe:
+    return _averaged(_as_program(recipe, step=NEAREST, rule=()))
+
+
+STAND_IN = StandIn("nearest", _as_nearest)  # as printed, runs with five classes an agent diverge
+
+
 def _averaged(recipe: Recipe) -> Recipe:
     """Momentum at the server as a running average: its output times 1 - beta."""
     return recipe.replace(server=tuple(part for spec in recipe.server for part in (
@@ -236,7 +241,8 @@ def _averaged(recipe: Recipe) -> Recipe:
 def _as_program(recipe: Recipe, step: tuple[str, ...] = PROGRAM, rule: tuple[str, ...] = (PLATEAU,)) -> Recipe:
     average, *rest = recipe.server
     noisy = any(spec.name == "add_gradient_noise" for spec in recipe.step)
-    quiet = recipe.replace(step=tuple(spec for spec in recipe.step if spec.name != "add_gradient_noise"))
+    quiet = recipe.replace(step=tuple(spec.with_args(centre="start") if spec.name == "project_to_ball" else spec
+                                      for spec in recipe.step if spec.name != "add_gradient_noise"))
     return _with_step(step, quiet).replace(
         model="resnet20_fixup(scalar_rate=1.0)",
         server=(average, *(("add_update_noise(0.0003)",) if noisy else ()), *rule, *rest))
@@ -289,7 +295,8 @@ def _figure1() -> Item:
                  for name, recipe in ((iid, IID), (skewed, BASELINE), (trained, TRAINED)))
     return Item(PAPER, "figure1",
                 "Share of test images to which the two agents' models give different classes, mean over rounds", rows,
-                quick, plot=Plot("curves", y_label="share of conflicts", y=("conflicts_any",)), seeds=3, claims=(
+                quick, plot=Plot("curves", y_label="share of conflicts", y=("conflicts_any",)), seeds=3,
+                stand_in=STAND_IN, claims=(
         Claim("Agents with different classes learn conflicting hypotheses: more conflicts than with IID data.",
               "section 3.1, figure 1", lambda v: v[skewed] - v[iid]),
         Claim("Training at the server reduces the conflicts.", "section 3.1", lambda v: v[skewed] - v[trained]),
