@@ -78,7 +78,7 @@ def test_a_claim_about_a_run_that_diverged_stays_open(measured: Measured, tmp_pa
     assert "| Skew costs accuracy | section 1 | yes (wild by variant calm) |" in page
     assert "| Skew helps | section 2 | **no** (wild by variant calm) |" in page
     assert "*By variant*: runs of the paper's own set-up diverge" in page
-    assert "Of the claims, 2 are answered by a variant" in (tmp_path / "docs" / "papers" / "index.md").read_text()
+    assert "Of the claims, 2 are judged by a variant" in (tmp_path / "docs" / "papers" / "index.md").read_text()
 
 
 def test_a_variant_is_called_so_and_not_counted(measured: Measured, tmp_path: Path) -> None:
