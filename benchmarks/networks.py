@@ -130,7 +130,7 @@ def workload(name: str) -> tuple[Workload, nn.Module]:
     y = torch.arange(count) % classes
     data = Dataset(name, Examples(x, y), Examples(x[:100], y[:100]), tuple(map(str, range(classes))))
     recipe = Recipe(population=f"iid(clients={case.clients})", batch_size=case.batch, epochs=case.epochs,
-                    step=f"sgd(lr={LR})", rounds=10**9, evaluate_every=10**9)
+                    client=f"sgd(lr={LR})", rounds=10**9, evaluate_every=10**9)
     torch.manual_seed(0)
     return Workload(name, "", recipe, data), case.make()
 

@@ -66,7 +66,7 @@ class Setup:
         patience = PATIENCE if self.falls == "plateau" else rounds  # more than there are
         return BASE.replace(
             population=population, model=self.model, rounds=rounds, batch_size=batch_size,
-            step=(f"clip_gradient({self.clip})", f"sgd(lr={rate}, {moment}, weight_decay={self.weight_decay})",
+            client=(f"clip_gradient({self.clip})", f"sgd(lr={rate}, {moment}, weight_decay={self.weight_decay})",
                   "scale_by_server()"),
             server=("mean()", f"plateau(patience={patience})"))
 

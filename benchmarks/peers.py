@@ -254,7 +254,7 @@ def main() -> None:
                                        instructions=torch.backends.cpu.get_cpu_capability())
     results = []
     for name in options.workloads.split(","):
-        work = workload(name, step=[f"sgd(lr={RATES[name]})"])
+        work = workload(name, client=[f"sgd(lr={RATES[name]})"])
         results.append(measure(work, names, options.rounds, options.threads))
         sys.stdout.write(table(results[-1]) + "\n\n")
         sys.stdout.flush()

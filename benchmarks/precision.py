@@ -25,7 +25,7 @@ def main() -> None:
     options = parser.parse_args()
     recipe = askew.Recipe(data="mnist()", preprocess="normalise()",
                           population="shards(clients=100, shards_per_client=2)", epochs=5, batch_size=50,
-                          model="fednnnn_mnist_cnn()", step="sgd(lr=0.05)", server="mean(weights='uniform')",
+                          model="fednnnn_mnist_cnn()", client="sgd(lr=0.05)", server="mean(weights='uniform')",
                           rounds=options.rounds)
     rows = []
     for precision in options.precisions.split(","):

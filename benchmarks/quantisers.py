@@ -38,7 +38,7 @@ def measured(recipe: askew.Recipe, seeds: int, **about: Any) -> dict[str, Any]:
            "accuracy_std": statistics.stdev(accuracies) if seeds > 1 else None, "accuracies": accuracies,
            "bytes_up_per_client": record["bytes_up"] / record["clients"],
            "bytes_down_per_client": record["bytes_down"] / record["clients"],
-           "upload": [str(spec) for spec in recipe.upload], "server": [str(spec) for spec in recipe.server]}
+           "client": [str(spec) for spec in recipe.client], "server": [str(spec) for spec in recipe.server]}
     sys.stderr.write(f"{100 * row['accuracy_mean']:.1f} %  {about}\n")
     return row
 
@@ -51,10 +51,11 @@ def main() -> None:
     options = parser.parse_args()
     rows = []
     for population, rate in itertools.product(POPULATIONS, RATES):
-        base = askew.Recipe(population=population, step=f"sgd(lr={rate})", rounds=options.rounds)
+        base = askew.Recipe(population=population, client=f"sgd(lr={rate})", rounds=options.rounds)
         rows.append(measured(base, options.seeds, population=population, lr=rate, bits=32, quantiser="none"))
         for bits, (name, (upload, server)) in itertools.product(BITS, QUANTISERS.items()):
-            recipe = base.replace(upload=upload.format(bits=bits), server=[text.format(bits=bits) for text in server])
+            recipe = base.replace(client=[*base.client, upload.format(bits=bits)],
+                                  server=[text.format(bits=bits) for text in server])
             rows.append(measured(recipe, options.seeds, population=population, lr=rate, bits=bits, quantiser=name))
     about = {"environment": describe_environment("cpu"), "engine": "vectorised", "seeds": list(range(options.seeds)),
              "recipe": askew.Recipe(rounds=options.rounds).to_toml(), "rows": rows}

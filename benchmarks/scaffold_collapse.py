@@ -118,15 +118,15 @@ def chains(method: str, lr: float, momentum: float, weight_decay: float = 0.0) -
     """The pieces of a method: FedAvg, SCAFFOLD in two forms, and NIID-Bench's with what it may get wrong."""
     local = f"sgd(lr={lr}, momentum={momentum}, weight_decay={weight_decay})"
     if method == "fedavg":
-        return {"step": [local], "server": [UNIFORM]}
+        return {"client": [local], "server": [UNIFORM]}
     if method in ("measured", "printed"):
         drift = f"correct_drift(lr={lr})" if method == "printed" else "correct_drift()"
-        return {"step": [drift, local], "server": [UNIFORM, "update_control()"]}
+        return {"client": [drift, local], "server": [UNIFORM, "update_control()"]}
     if method == FROM_MODEL:
-        return {"step": [local, f"correct_from_model(lr={lr})"], "server": [UNIFORM, "sum_of_changes(start='model')"]}
+        return {"client": [local, f"correct_from_model(lr={lr})"], "server": [UNIFORM, "sum_of_changes(start='model')"]}
     start = "random" if "random" in method else "zeros"
     divide_by = "cohort" if "/ |S|" in method else "all"
-    return {"step": [local, f"correct_after_step(lr={lr}, start={start!r})"],
+    return {"client": [local, f"correct_after_step(lr={lr}, start={start!r})"],
             "server": [UNIFORM, f"sum_of_changes(divide_by={divide_by!r}, start={start!r})"]}
 
 

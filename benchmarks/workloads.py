@@ -53,11 +53,11 @@ def workload(name: str, **changes: Any) -> Workload:
                100_000),
         "W4": ("fednnnn2020's CIFAR-10 net: 100 clients x 500 images, B 50",
                Recipe(population="iid(clients=100)", batch_size=50, model="fednnnn_cifar_cnn()",
-                      step="sgd(lr=0.05, weight_decay=0.0005)"),
+                      client="sgd(lr=0.05, weight_decay=0.0005)"),
                (3, 32, 32), 50_000),
         "hsu": ("hsu2019's CIFAR-10 round: 5 of 100 clients x 500 images, B 64, 24x24 crops",
                 Recipe(population="iid(clients=100)", fraction=0.05, batch_size=64, model="mcmahan_cifar_cnn()",
-                       preprocess="tf_cifar()", step="sgd(lr=0.03, weight_decay=0.004)",
+                       preprocess="tf_cifar()", client="sgd(lr=0.03, weight_decay=0.004)",
                        server=["mean()", "momentum(0.9, nesterov=true)"]), (3, 32, 32), 50_000),
     }[name]
     generator = torch.Generator().manual_seed(0)

@@ -22,7 +22,7 @@ class Gated(nn.Module):
 
 
 def main() -> None:
-    recipe = askew.Recipe(population="shards(clients=10, shards_per_client=2)", step="sgd(lr=0.3)", rounds=10)
+    recipe = askew.Recipe(population="shards(clients=10, shards_per_client=2)", client="sgd(lr=0.3)", rounds=10)
     torch.manual_seed(0)  # the network's first weights are yours
     network = Gated()
     # The same numbers, whether clients train one after the other or all as one computation.

@@ -31,7 +31,7 @@ def main() -> None:
     y = (2 * x[:, :1] + x[:, 2:3]) * (1 + torch.rand(len(x), 1))
     data = askew.Dataset.from_tensors((x[:2_500], y[:2_500]), (x[2_500:], y[2_500:]), targets="numbers")
     network = nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 1))
-    recipe = askew.Recipe(population="iid(clients=10)", objective="quantile(0.9)", step="sgd(lr=0.1)", rounds=30)
+    recipe = askew.Recipe(population="iid(clients=10)", objective="quantile(0.9)", client="sgd(lr=0.1)", rounds=30)
     last = askew.run(recipe, data=data, model=network).records[-1]
     print(f"{last['too_late']:.0%} come later than promised; pinball loss {last['pinball']:.3f}")
 

@@ -18,7 +18,7 @@ def main() -> None:
     for outcome in sweep(recipes):
         # A configuration that diverges ends alone; the others go on.
         accuracy = 0.0 if outcome.diverged else outcome.accuracy
-        found[str(outcome.recipe.step[0]), str(outcome.recipe.server[-1])].append(accuracy)
+        found[str(outcome.recipe.client[0]), str(outcome.recipe.server[-1])].append(accuracy)
     ranked = sorted(found.items(), key=lambda item: -fmean(item[1]))
     print(f"{len(recipes)} runs; the best of {len(ranked)} settings, mean and deviation over 2 seeds:")
     for (step, server), accuracies in ranked[:5]:

@@ -180,19 +180,19 @@ WELCOME = {
     "whole numbers of numpy": ({"rounds": np.int64(3), "seed": np.uint8(2)}, {"rounds": 3, "seed": 2}),
     "whole numbers of torch": ({"rounds": torch.tensor(3)}, {"rounds": 3}),
     "fractions of numpy": ({"fraction": np.float32(0.5)}, {"fraction": 0.5}),
-    "a rate of numpy": ({"step": sgd(lr=np.float64(0.25))}, {"step": "sgd(lr=0.25)"}),
-    "a rate of torch": ({"step": sgd(lr=torch.tensor(0.25))}, {"step": "sgd(lr=0.25)"}),
-    "rates inside rates": ({"step": sgd(lr=decay(torch.tensor(0.25), np.float32(0.5)))},
-                           {"step": "sgd(lr=decay(0.25, 0.5))"}),
-    "an array of rounds": ({"step": sgd(lr=drops(0.1, at=np.array([2, 3])))},
-                           {"step": "sgd(lr=drops(0.1, at=[2, 3]))"}),
-    "a tuple, a range": ({"model": Spec("mlp", {"hidden": (4, 2)}), "step": sgd(lr=drops(0.1, at=range(2)))},
-                         {"model": "mlp(hidden=[4, 2])", "step": "sgd(lr=drops(0.1, at=[0, 1]))"}),
+    "a rate of numpy": ({"client": sgd(lr=np.float64(0.25))}, {"client": "sgd(lr=0.25)"}),
+    "a rate of torch": ({"client": sgd(lr=torch.tensor(0.25))}, {"client": "sgd(lr=0.25)"}),
+    "rates inside rates": ({"client": sgd(lr=decay(torch.tensor(0.25), np.float32(0.5)))},
+                           {"client": "sgd(lr=decay(0.25, 0.5))"}),
+    "an array of rounds": ({"client": sgd(lr=drops(0.1, at=np.array([2, 3])))},
+                           {"client": "sgd(lr=drops(0.1, at=[2, 3]))"}),
+    "a tuple, a range": ({"model": Spec("mlp", {"hidden": (4, 2)}), "client": sgd(lr=drops(0.1, at=range(2)))},
+                         {"model": "mlp(hidden=[4, 2])", "client": "sgd(lr=drops(0.1, at=[0, 1]))"}),
     "milestones": ({"pool": clone_and_delete(np.array([1, 2]))}, {"pool": "clone_and_delete(milestones=[1, 2])"}),
     "a path": ({"start": pretrained(Path("a") / "b")}, {"start": "pretrained(path='a/b')"}),
     "words of numpy": ({"judge": np.str_("global"), "server": np.array(["mean()"])}, {"judge": "global"}),
-    "truth of numpy": ({"step": sgd(0.1, momentum=0.5, nesterov=np.bool_(True))},
-                       {"step": "sgd(0.1, momentum=0.5, nesterov=True)"}),
+    "truth of numpy": ({"client": sgd(0.1, momentum=0.5, nesterov=np.bool_(True))},
+                       {"client": "sgd(0.1, momentum=0.5, nesterov=True)"}),
 }
 
 
@@ -223,7 +223,7 @@ def test_a_grid_of_numpy_numbers_is_that_of_plain_ones() -> None:
     ({"model": f"mlp(hidden=[{10**18}])"}, "model: .* cannot be built: "),
     ({"preprocess": "random_crop(padding=1000000000)"}, "random_crop: padding=1000000000 is more than the images of 8 "
      "x 8"),
-    ({"step": "sgd(lr=drops(0.1, at=[0, 0], factor=1e300))"}, r"drops: factor must be in \[0, 1\], got 1e\+300"),
+    ({"client": "sgd(lr=drops(0.1, at=[0, 0], factor=1e300))"}, r"drops: factor must be in \[0, 1\], got 1e\+300"),
 ])
 def test_huge_numbers_are_refused_before_any_memory_is_taken(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(askew.AskewError, match=message):

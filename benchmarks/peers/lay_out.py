@@ -22,8 +22,8 @@ def lay_out(work: Workload, rounds: int) -> Federation:
     task = build_task(work.recipe, data=work.data)
     recipe = task.recipe
     sizes = set(task.population.sizes.tolist())
-    lr = recipe.step[0].args.get("lr", 0.1)
-    assert [str(spec) for spec in recipe.step] == [f"sgd(lr={lr})"], recipe.step
+    lr = recipe.client[0].args.get("lr", 0.1)
+    assert [str(spec) for spec in recipe.client] == [f"sgd(lr={lr})"], recipe.client
     assert [str(spec) for spec in recipe.server] == ["mean()"], recipe.server
     assert len(sizes) == 1, f"clients own {sorted(sizes)} examples"
     assert recipe.epochs == 1

@@ -23,7 +23,7 @@ class Askew:
     """One engine on one workload."""
 
     def __init__(self, name: str, lr: float, engine: str) -> None:
-        work = workload(name, step=[f"sgd(lr={lr})"])
+        work = workload(name, client=[f"sgd(lr={lr})"])
         task = build_task(work.recipe, data=work.data)
         self.simulation = Simulation(task, make_engine(engine, task))
         self.note = self.simulation.engine.name if engine == "auto" else ""

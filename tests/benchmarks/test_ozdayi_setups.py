@@ -14,7 +14,7 @@ import askew
 from askew.core import registry
 from askew.core.schedule import value_at
 from askew.papers.ozdayi2020.items import BASE
-from askew.runs.driver import shape_of
+from askew.runs.configuration import shape_of
 
 EVERY = [members for group in GROUPS for members in configurations(group)]
 
@@ -33,7 +33,7 @@ def test_members_of_a_group_train_together_and_none_stands_twice():
 def test_how_the_rate_falls(falls, rates):
     """After 0, 49, 50, 74 and 75 of 100 rounds; (1 + cos(pi t / 100)) / 2 is 0.5157, 0.5, 0.1577, 0.1464."""
     recipe = Setup(lr=0.2, falls=falls).recipe("pooled()", 100, 256)
-    (sgd,) = (spec for spec in recipe.step if spec.name == "sgd")
+    (sgd,) = (spec for spec in recipe.client if spec.name == "sgd")
     schedule = registry.build("schedule", sgd.args["lr"])
     assert [value_at(schedule, t) for t in (0, 49, 50, 74, 75)] == pytest.approx(rates, rel=1e-3)
     patience = recipe.server[1].args["patience"]

@@ -27,7 +27,7 @@ PAPER = '''
 from askew.core.recipe import Recipe
 from askew.papers.item import Claim, Item, Row
 
-BASE = Recipe(population="iid(clients=4)", batch_size=32, rounds=ROUNDS, step="sgd(lr=0.3)")
+BASE = Recipe(population="iid(clients=4)", batch_size=32, rounds=ROUNDS, client="sgd(lr=0.3)")
 SKEWED = BASE.replace(population="shards(clients=4, shards_per_client=1)")
 CLAIM = Claim("Skew costs accuracy", "section 1", lambda v: v["IID"] - v["skewed"])
 
@@ -134,7 +134,7 @@ def test_json_is_what_single_runs_give(run: Run, tmp_path: Path) -> None:
     assert (code, err) == (0, "")
     table, figure = json.loads(out)["items"]
     assert (table["paper"], table["item"], table["status"], table["scale"]) == ("toy2020", "table1", "measured", "full")
-    base = askew.Recipe(population="iid(clients=4)", batch_size=32, rounds=3, step="sgd(lr=0.3)")
+    base = askew.Recipe(population="iid(clients=4)", batch_size=32, rounds=3, client="sgd(lr=0.3)")
     assert table["rows"][0]["ours"] == pytest.approx(100 * askew.run(base, engine="sequential").accuracy, rel=1e-4)
     assert [row["paper"] for row in table["rows"]] == [77, 10]
     assert table["claims"] == [{"says": "Skew costs accuracy", "where": "section 1", "holds": True,

@@ -100,7 +100,7 @@ def test_file_method_settings_and_seed(cli, tmp_path):
     assert code == 0
     recipe = askew.Recipe.from_toml((tmp_path / "x" / "recipe.toml").read_text())
     assert (recipe.name, recipe.rounds, recipe.seed) == ("fedprox", 2, 5)
-    assert [str(spec) for spec in recipe.step] == ["add_proximal(mu=0.5)", "sgd(lr=0.2)"]
+    assert [str(spec) for spec in recipe.client] == ["add_proximal(mu=0.5)", "sgd(lr=0.2)"]
     assert json.loads(out)["seed"] == 5
 
 
@@ -196,11 +196,11 @@ def test_a_loss_that_is_not_a_number_is_exit_code_3(cli, tmp_path):
 def test_ctrl_c_is_exit_code_130_and_resume_goes_on(cli, tmp_path, monkeypatch):
     real, calls = askew.rounds.simulation.Simulation.evaluate, []
 
-    def strike(self):
+    def strike(self, row):
         calls.append(None)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return real(self)
+        return real(self, row)
 
     monkeypatch.setattr("askew.rounds.simulation.Simulation.evaluate", strike)
     code, out, err = cli("run", "--set", "rounds=4", "--out", "x", "--json")

@@ -33,7 +33,7 @@ def plain():
 def task_of(name):
     settings = dict(FEDERATIONS[name])
     data = data_of("images", examples=220)
-    recipe = askew.Recipe(step=["add_gradient_noise(std=0.01)", "sgd(lr=0.05, momentum=0.5)"], seed=3)
+    recipe = askew.Recipe(client=["add_gradient_noise(std=0.01)", "sgd(lr=0.05, momentum=0.5)"], seed=3)
     population = of_sizes(data, settings.pop("sizes"))
     return build_task(recipe.replace(**settings), data=data, population=population, model=plain())
 
@@ -69,8 +69,8 @@ def small_digits():
 LANES = {
     "populations, seeds and rates": (None, [
         {"population": "label_blocks(clients=2) + hold_out(0.05)"}, {"population": "pooled()"},
-        {"population": "power_law(clients=5, min_examples=3)", "seed": 4, "step": "sgd(lr=0.02, momentum=0.9)"},
-        {"population": "iid(clients=3)", "seed": 5, "fraction": 0.4, "step": "sgd(lr=0.1, momentum=0.3)"}]),
+        {"population": "power_law(clients=5, min_examples=3)", "seed": 4, "client": "sgd(lr=0.02, momentum=0.9)"},
+        {"population": "iid(clients=3)", "seed": 5, "fraction": 0.4, "client": "sgd(lr=0.1, momentum=0.3)"}]),
     "batch norm, other numbers of steps": (normed, [
         {"population": "label_blocks(clients=2) + hold_out(0.05)"}, {"population": "pooled()"},
         {"population": "iid(clients=5)", "seed": 2}]),
@@ -83,7 +83,7 @@ def lanes_of(name):
     model, variants = LANES[name]
     # At larger rates the deep network is chaotic: weights that differ by 1e-7 end up percents apart.
     base = askew.Recipe(rounds=2, batch_size=30, model="mlp(hidden=[16])",
-                        step=f"sgd(lr={0.1 if model is None else 0.005}, momentum=0.5)")
+                        client=f"sgd(lr={0.1 if model is None else 0.005}, momentum=0.5)")
     return [base.replace(**variant) for variant in variants], model() if model else None
 
 
@@ -142,7 +142,7 @@ def test_a_sweep_gives_what_each_recipe_gives_alone(name, engine):
 def test_deep_batch_norm_with_unequal_steps(name, form):
     """Clients that have finished stand idle beside others: what their empty batches give must stay finite."""
     data = small_digits()
-    recipe = askew.Recipe(batch_size=16, step="sgd(lr=0.005)")
+    recipe = askew.Recipe(batch_size=16, client="sgd(lr=0.005)")
     task = build_task(recipe, data=data, population=of_sizes(data, [16, 96, 48, 60]),
                       model=deep_batch_norm(int(name.split()[0])))
     got, expected = train(FORMS[form], task), one_by_one(task)

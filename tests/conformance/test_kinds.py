@@ -76,7 +76,7 @@ def model_task(call):
     x = torch.rand(14, *INPUTS[call.partition("(")[0]], generator=generator)
     data = Dataset.from_tensors((x[:10], torch.arange(10)), (x[10:], torch.arange(4)))
     return build_task(askew.Recipe(model=call, population="power_law(clients=2, min_examples=4)", epochs=2,
-                                   batch_size=0, step="sgd(lr=0.001)"), data=data)
+                                   batch_size=0, client="sgd(lr=0.001)"), data=data)
 
 
 @cache

@@ -26,7 +26,7 @@ MUST_BATCH = [name for name, network in NETWORKS.items() if network.batched]
 
 
 def recipe_of(name, epochs=2):
-    return askew.Recipe(batch_size=4, epochs=epochs, rounds=1, step=f"sgd(lr={NETWORKS[name].lr}, momentum=0.5)")
+    return askew.Recipe(batch_size=4, epochs=epochs, rounds=1, client=f"sgd(lr={NETWORKS[name].lr}, momentum=0.5)")
 
 
 def inputs_of(name):

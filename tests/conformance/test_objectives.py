@@ -18,7 +18,7 @@ from askew.engine.local import batches
 from askew.engine.sequential import Sequential
 from askew.engine.task import build_task
 
-RECIPE = askew.Recipe(step="sgd(lr=0.2, momentum=0.5)", batch_size=8, epochs=2, rounds=2)
+RECIPE = askew.Recipe(client="sgd(lr=0.2, momentum=0.5)", batch_size=8, epochs=2, rounds=2)
 SIZES = [3, 38, 18, 8, 26]  # no batch of one example, which BatchNorm cannot take
 COMPILED = ["regression", "several labels", "next token, attention"]
 

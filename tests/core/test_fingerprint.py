@@ -19,10 +19,10 @@ RESULTS = Path(__file__).parents[2] / "results"
 
 
 def test_what_is_as_by_default_does_not_count():
-    assert Recipe().fingerprint == Recipe(name="x", seed=9, rounds=50, step="sgd(lr=0.1, momentum=0.0)").fingerprint
+    assert Recipe().fingerprint == Recipe(name="x", seed=9, rounds=50, client="sgd(lr=0.1, momentum=0.0)").fingerprint
     assert (Recipe(server=["mean()", "momentum()"]).fingerprint
             == Recipe(server=["mean(weights='examples')", "momentum(0.9)"]).fingerprint)
-    assert Recipe(step="sgd(lr=1)").fingerprint == Recipe(step="sgd(lr=1.0)").fingerprint
+    assert Recipe(client="sgd(lr=1)").fingerprint == Recipe(client="sgd(lr=1.0)").fingerprint
     assert (Recipe(server="momentum(nesterov=True, beta=0.5)").fingerprint
             == Recipe(server="momentum(beta=0.5, nesterov=True)").fingerprint)
 
@@ -33,8 +33,9 @@ def test_everything_else_counts():
                {"population": "iid(10) + subset(0.1)"},
                {"fraction": 0.5}, {"batch_size": 0}, {"evaluate_every": 2}, {"judge": "global"}, {"data": "mnist()"},
                {"preprocess": "normalise()"}, {"population": "iid(clients=10)"}, {"population": "iid(clients=11)"},
-               {"model": "mlp(hidden=[65])"}, {"start": "warm_up()"}, {"step": "sgd(lr=0.2)"},
-               {"step": ["add_proximal(0.1)", "sgd(lr=0.1)"]}, {"upload": "quantize(4)"}, {"upload": "quantize(8)"},
+               {"model": "mlp(hidden=[65])"}, {"start": "warm_up()"}, {"client": "sgd(lr=0.2)"},
+               {"client": ["add_proximal(0.1)", "sgd(lr=0.1)"]}, {"client": ["sgd(lr=0.1)", "quantize(4)"]},
+               {"client": ["sgd(lr=0.1)", "quantize(8)"]},
                {"server": ["mean()", "momentum(0.5)"]}, {"server": ["mean()", "momentum(0.5, nesterov=True)"]},
                {"probes": "update_norms()"}, {"pool": "clone_and_delete(milestones=[1])"},
                {"population": "iid(10) + hold_out(0.1, use=5)"}, {"objective": "mean_squared_error()"},
@@ -121,17 +122,17 @@ def test_files_with_first_fingerprints_are_read_and_written_anew(tmp_path):
     path = next(RESULTS.glob("fednnnn2020/table2-mnist.json"))
     runs = read(path)
     write(tmp_path / "again.json", "fednnnn2020", "table2-mnist", "full", runs)
-    assert '"format": 3' in (tmp_path / "again.json").read_text()[:40]
+    assert '"format": 4' in (tmp_path / "again.json").read_text()[:40]
     assert sorted(r.key for r in read(tmp_path / "again.json")) == sorted(r.key for r in runs)
-    gone = (tmp_path / "again.json").read_text().replace('"format": 3,', "").replace("mean()", "no_longer_there()")
+    gone = (tmp_path / "again.json").read_text().replace('"format": 4,', "").replace("mean()", "no_longer_there()")
     (tmp_path / "old.json").write_text(gone)
     assert len(read(tmp_path / "old.json")) == len(runs)  # they keep the fingerprints they have
 
 
 def test_a_fingerprint_stays_what_it_is():
     """Stored files hold it: whoever changes how it is taken raises FORMAT."""
-    assert askew.Recipe().fingerprint == "eb222048a817"
-    assert askew.pieces.methods.fednnnn(askew.Recipe(rounds=7)).fingerprint == "8466a0d983b3"
+    assert askew.Recipe().fingerprint == "1a4c2f12ebe3"
+    assert askew.pieces.methods.fednnnn(askew.Recipe(rounds=7)).fingerprint == "9104e84d6c2b"
 
 
 @pytest.mark.parametrize("kind", ["server", "client"])

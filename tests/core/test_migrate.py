@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import askew
 from askew.core.migrate import migrate
 from askew.core.recipe import Recipe
 
@@ -22,9 +23,29 @@ from askew.core.recipe import Recipe
     ("sgd(lr=0.2)", "sgd(lr=0.2)"), ("sgd", "sgd"), ("clip_gradient(1.0)", "clip_gradient(1.0)"),
 ])
 def test_a_rates_schedule_was_an_argument_of_sgd(before, after):
-    assert migrate({"step": [before, "project_to_ball(1.0)"]}) == {"step": [after, "project_to_ball(1.0)"]}
-    assert migrate({"step": before}) == {"step": after}
-    assert Recipe.from_mapping({"step": before}) == Recipe(step=after)
+    assert migrate({"step": [before, "project_to_ball(1.0)"]}) == {"client": [after, "project_to_ball(1.0)"]}
+    assert migrate({"step": before}) == {"client": [after]}
+    assert Recipe.from_mapping({"step": before}) == Recipe(client=after)
+
+
+@pytest.mark.parametrize(("before", "after"), [
+    ({"step": "sgd(0.2)"}, ["sgd(0.2)"]), ({"step": ["sgd(0.2)"], "upload": []}, ["sgd(0.2)"]),
+    ({"step": ["sgd(0.2)"], "upload": "quantize(8)"}, ["sgd(0.2)", "quantize(8)"]),
+    ({"upload": ["quantize(8)"]}, ["sgd(lr=0.1)", "quantize(8)"]),  # the step was the default one
+    ({"step": ["add_proximal(0.1)", "sgd(0.2)"], "upload": ["quantize(8)"]},
+     ["add_proximal(0.1)", "sgd(0.2)", "quantize(8)"]),
+])
+def test_a_clients_pieces_stood_in_two_fields(before, after):
+    assert migrate(before) == {"client": after}
+    assert Recipe.from_mapping(before) == Recipe(client=after)
+
+
+@pytest.mark.parametrize("key", ["step", "upload"])
+def test_the_old_fields_are_named_with_the_new_one(key):
+    for refused in (lambda: Recipe().replace(**{key: "sgd(0.2)"}), lambda: Recipe().with_setting(key, "sgd(0.2)"),
+                    lambda: Recipe.from_mapping({"client": "sgd(0.1)", key: "sgd(0.2)"})):
+        with pytest.raises(askew.AskewError, match=f"'{key}' is a part of client now: write client = "):
+            refused()
 
 
 def test_a_probes_name_was_that_of_its_module():

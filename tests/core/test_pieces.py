@@ -174,13 +174,13 @@ def test_a_check_is_told_what_stands_before_and_behind(build):
 
 
 @pytest.mark.parametrize(("pieces", "message"), [
-    ([sgd(0.1), clip_gradient(1.0)], "step: clip_gradient acts on the gradient; put it before sgd"),
-    ([project_to_ball(1.0), sgd(0.1)], "step: project_to_ball acts on an update; put it after sgd"),
-    ([sgd(0.1), sgd(0.2)], "step: sgd and sgd both make the update; keep one of them"),
-    ([clip_gradient(1.0)], r"step: no piece makes an update; add one, such as sgd\(lr=0.1\)"),
-    ([], "step: no piece makes an update"),
-    ([Optimiser(), OnGradient()], "step: OnGradient acts on the gradient; put it before Optimiser"),
-    ([OnUpdate(), Optimiser()], "step: OnUpdate acts on an update; put it after Optimiser"),
+    ([sgd(0.1), clip_gradient(1.0)], "client: clip_gradient acts on the gradient; put it before sgd"),
+    ([project_to_ball(1.0), sgd(0.1)], "client: project_to_ball acts on an update; put it after sgd"),
+    ([sgd(0.1), sgd(0.2)], "client: sgd and sgd both make the update; keep one of them"),
+    ([clip_gradient(1.0)], r"client: no piece makes an update; add one, such as sgd\(lr=0.1\)"),
+    ([], "client: no piece makes an update"),
+    ([Optimiser(), OnGradient()], "client: OnGradient acts on the gradient; put it before Optimiser"),
+    ([OnUpdate(), Optimiser()], "client: OnUpdate acts on an update; put it after Optimiser"),
     ([sgd(0.1), quantize_upload(8), step_counter("n")], "quantize must come last: what ClientPiece adds behind it"),
 ])
 def test_client_chains_that_make_no_sense_are_refused(pieces, message):

@@ -27,8 +27,8 @@ def test_strings_specs_and_made_pieces_are_the_same_value():
 @pytest.mark.parametrize("recipe", [
     Recipe(),
     Recipe(server=["mean(weights='uniform')", "momentum(0.5, nesterov=true)"], rounds=7, fraction=0.25, judge="global"),
-    Recipe(step=["add_gradient_noise(1e-05)", "sgd(lr=drops(0.1, at=[2, 3]))", "project_to_ball(radius=inf)"]),
-    Recipe(pool="clone_and_delete(milestones=[1, 2])", upload=["quantize(8)"],
+    Recipe(client=["add_gradient_noise(1e-05)", "sgd(lr=drops(0.1, at=[2, 3]))", "project_to_ball(radius=inf)"]),
+    Recipe(pool="clone_and_delete(milestones=[1, 2])", client=["sgd(lr=0.1)", "quantize(8)"],
            population="iid(clients=4) + validation(0.2)"),
     Recipe(data="npz(path='a folder/it\\'s \"mine\".npz')", name='quotes " and \\ and naïve 数据 😀'),
     Recipe(preprocess=["normalise(mean=0.5, std=0.5)"], probes=["update_norms()"],
@@ -88,21 +88,22 @@ def test_an_unknown_key_gets_the_nearest_known_one():
 def test_one_argument_of_a_piece_is_changed_by_its_address():
     recipe = Recipe(server=["mean()", "momentum(beta=0.5, nesterov=True)"])
     assert recipe.with_setting("momentum.beta", 0.9).server[1] == Spec("momentum", {"beta": 0.9, "nesterov": True})
-    assert recipe.with_setting("sgd.lr", 0.5).step == (Spec("sgd", {"lr": 0.5}),)
+    assert recipe.with_setting("sgd.lr", 0.5).client == (Spec("sgd", {"lr": 0.5}),)
     assert recipe.with_setting("population.clients", 4).population.args["clients"] == 4
     assert recipe.with_setting("rounds", 3).rounds == 3
-    assert recipe.step == (Spec("sgd", {"lr": 0.1}),)  # the original is as it was
+    assert recipe.client == (Spec("sgd", {"lr": 0.1}),)  # the original is as it was
 
 
 def test_a_schedule_is_a_value_that_is_addressed_by_its_name():
-    recipe = Recipe(step="sgd(lr=decay(0.1, 0.995), momentum=0.9)")
-    assert recipe == Recipe(step=sgd(lr=decay(0.1, 0.995), momentum=0.9))
-    assert str(recipe.step[0]) == "sgd(lr=decay(start=0.1, factor=0.995), momentum=0.9)"
+    recipe = Recipe(client="sgd(lr=decay(0.1, 0.995), momentum=0.9)")
+    assert recipe == Recipe(client=sgd(lr=decay(0.1, 0.995), momentum=0.9))
+    assert str(recipe.client[0]) == "sgd(lr=decay(start=0.1, factor=0.995), momentum=0.9)"
     assert Recipe.from_toml(recipe.to_toml()) == recipe
-    assert recipe.with_setting("decay.start", 0.3).step[0].args["lr"] == Spec("decay", {"start": 0.3, "factor": 0.995})
+    higher = recipe.with_setting("decay.start", 0.3)
+    assert higher.client[0].args["lr"] == Spec("decay", {"start": 0.3, "factor": 0.995})
     assert recipe.with_setting("sgd.lr", 0.3) == recipe.with_setting("decay.start", 0.3)
     falling = Recipe().with_setting("sgd.lr", "cosine(0.3, rounds=50)")
-    assert falling.step[0].args["lr"] == Spec("cosine", {"start": 0.3, "rounds": 50})
+    assert falling.client[0].args["lr"] == Spec("cosine", {"start": 0.3, "rounds": 50})
     with pytest.raises(askew.AskewError, match=r"decay: start must not be negative, got -1\.0"):
         recipe.with_setting("decay.start", -1.0)
     with pytest.raises(askew.AskewError, match="schedule 'decay' has no argument 'begin'"):
@@ -137,21 +138,24 @@ def test_fields_that_are_combinators_now_name_the_remedy(name):
 
 def test_a_piece_that_stands_in_two_places_is_changed_in_both():
     """FedCD quantises what clients send and what the server stores; quantize.bits means both."""
-    recipe = Recipe(upload=["quantize(8)"], server=["mean()", "quantize(8)"]).with_setting("quantize.bits", 4)
-    assert recipe.upload == (Spec("quantize", {"bits": 4}),)
+    recipe = Recipe(client=["sgd(lr=0.1)", "quantize(8)"], server=["mean()", "quantize(8)"])
+    recipe = recipe.with_setting("quantize.bits", 4)
+    assert recipe.client[1] == Spec("quantize", {"bits": 4})
     assert recipe.server[1] == Spec("quantize", {"bits": 4})
 
 
 def test_pieces_of_one_name_that_do_different_things_are_told_apart():
-    recipe = Recipe(step="adam(lr=0.01)", server=["mean()", "adam(lr=0.1)"])
+    recipe = Recipe(client="adam(lr=0.01)", server=["mean()", "adam(lr=0.1)"])
     with pytest.raises(askew.AskewError, match=r"adam.lr: client and server both have a piece 'adam'; "
                                                r"write client.adam.lr or server.adam.lr"):
         recipe.with_setting("adam.lr", 0.5)
-    assert recipe.with_setting("client.adam.lr", 0.5) == Recipe(step="adam(lr=0.5)", server=["mean()", "adam(lr=0.1)"])
-    assert recipe.with_setting("server.adam.lr", 0.5) == Recipe(step="adam(lr=0.01)", server=["mean()", "adam(lr=0.5)"])
+    for address, client, server in (("client.adam.lr", 0.5, 0.1), ("server.adam.lr", 0.01, 0.5)):
+        expected = Recipe(client=f"adam(lr={client})", server=["mean()", f"adam(lr={server})"])
+        assert recipe.with_setting(address, 0.5) == expected
     assert Recipe(server=["mean()", "adam(lr=0.1)"]).with_setting("adam.lr", 0.5).server[1].args == {"lr": 0.5}
-    halved = Recipe(upload=["quantize(8)"], server=["mean()", "quantize(8)"]).with_setting("server.quantize.bits", 4)
-    assert (halved.upload[0].args["bits"], halved.server[1].args["bits"]) == (8, 4)
+    both = Recipe(client=["sgd(lr=0.1)", "quantize(8)"], server=["mean()", "quantize(8)"])
+    halved = both.with_setting("server.quantize.bits", 4)
+    assert (halved.client[1].args["bits"], halved.server[1].args["bits"]) == (8, 4)
 
 
 @pytest.mark.parametrize(("address", "value", "message"), [

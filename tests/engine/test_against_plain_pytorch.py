@@ -65,18 +65,18 @@ def assert_same(got, expected):
     ({"server": ["mean(weights='uniform')"]}, {"uniform": True}),
     ({"server": ["mean()", "scale(0.5)"]}, {"server_rate": 0.5}),
     ({"server": ["mean()", "momentum(0.7)"]}, {"server_momentum": 0.7}),
-    ({"step": ["sgd(lr=0.3, weight_decay=0.05)"]}, {"weight_decay": 0.05}),
-    ({"step": ["sgd(lr=0.3, momentum=0.8)"]}, {"momentum": 0.8}),
-    ({"step": ["sgd(lr=decay(0.3, 0.5))"]}, {"decay": 0.5}),
-    ({"step": ["sgd(lr=drops(0.3, at=[1, 2]))"]}, {"drops": (1, 2)}),
+    ({"client": ["sgd(lr=0.3, weight_decay=0.05)"]}, {"weight_decay": 0.05}),
+    ({"client": ["sgd(lr=0.3, momentum=0.8)"]}, {"momentum": 0.8}),
+    ({"client": ["sgd(lr=decay(0.3, 0.5))"]}, {"decay": 0.5}),
+    ({"client": ["sgd(lr=drops(0.3, at=[1, 2]))"]}, {"drops": (1, 2)}),
     ({"seed": 3}, {"seed": 3}),
-    ({"fraction": 0.4, "epochs": 2, "seed": 1, "step": ["sgd(lr=decay(0.3, 0.9), momentum=0.5, weight_decay=0.01)"],
+    ({"fraction": 0.4, "epochs": 2, "seed": 1, "client": ["sgd(lr=decay(0.3, 0.9), momentum=0.5, weight_decay=0.01)"],
       "server": ["mean()", "momentum(0.5)", "scale(0.8)"]},
      {"epochs": 2, "seed": 1, "momentum": 0.5, "weight_decay": 0.01, "decay": 0.9, "server_momentum": 0.5,
       "server_rate": 0.8}),
 ], ids=lambda value: ",".join(value) if isinstance(value, dict) else None)
 def test_the_loop_equals_plain_pytorch(changes, plain):
-    recipe = BASE.replace(**{"step": ["sgd(lr=0.3)"], **changes})
+    recipe = BASE.replace(**{"client": ["sgd(lr=0.3)"], **changes})
     got = askew.run(recipe)
     expected = plain_fedavg(build_task(recipe), **{"rounds": 3, "lr": 0.3, "epochs": 1, "batch_size": 50, **plain})
     assert_same(got.model, expected)
@@ -86,8 +86,8 @@ def test_each_of_these_settings_changes_the_result():
     """So that the comparison above cannot pass by a setting that neither side applies."""
     base = askew.run(BASE).model["fc1.weight"]
     for changes in ({"epochs": 3}, {"fraction": 0.5}, {"server": ["mean(weights='uniform')"]}, {"seed": 3},
-                    {"server": ["mean()", "scale(0.5)"]}, {"step": ["sgd(lr=0.1, weight_decay=0.05)"]},
-                    {"step": ["sgd(lr=0.1, momentum=0.8)"]}, {"step": ["sgd(lr=decay(0.1, 0.5))"]}):
+                    {"server": ["mean()", "scale(0.5)"]}, {"client": ["sgd(lr=0.1, weight_decay=0.05)"]},
+                    {"client": ["sgd(lr=0.1, momentum=0.8)"]}, {"client": ["sgd(lr=decay(0.1, 0.5))"]}):
         assert not torch.allclose(askew.run(BASE.replace(**changes)).model["fc1.weight"], base, atol=1e-4), changes
 
 

@@ -24,7 +24,7 @@ BASE = Recipe(population="dirichlet_per_class(clients=8, alpha=0.5) + subset(0.4
 RECIPES = {
     "equal sizes": BASE.replace(population="iid(clients=8) + subset(0.4)"),
     "unequal sizes": BASE,
-    "all of sgd": BASE.replace(step="sgd(lr=decay(0.1, 0.9), momentum=0.9, weight_decay=0.01)"),
+    "all of sgd": BASE.replace(client="sgd(lr=decay(0.1, 0.9), momentum=0.9, weight_decay=0.01)"),
     "augmented": BASE.replace(preprocess=["random_crop(padding=1)", "random_flip()", "normalise()"],
                               model="small_cnn()"),
     "fedprox": fedprox(BASE, mu=0.1),
@@ -32,14 +32,14 @@ RECIPES = {
     "fednnnn": fednnnn(BASE),
     "server training": server_training(BASE),
     "fedcd": fedcd(BASE, milestones=[1, 2]),
-    "quantised": BASE.replace(upload="quantize(8)"),
+    "quantised": BASE.replace(client=[*BASE.client, "quantize(8)"]),
     "strided and residual": BASE.replace(population="iid(clients=4) + hold_out(0.9)", model="resnet20_fixup()",
                                          preprocess="normalise()"),
     # At larger rates this network is chaotic on 8x8 digits: weights that differ by 1e-7 end up percents apart.
     "batch norm, unequal sizes": BASE.replace(model="fednnnn_cifar_cnn()",
                                               population="power_law(clients=6) + hold_out(0.8)", batch_size=20,
-                                              step="sgd(lr=0.001)"),
-    "clipped, with momentum": BASE.replace(step=["clip_gradient(0.5)", "sgd(lr=0.05, momentum=0.9, nesterov=True)"]),
+                                              client="sgd(lr=0.001)"),
+    "clipped, with momentum": BASE.replace(client=["clip_gradient(0.5)", "sgd(lr=0.05, momentum=0.9, nesterov=True)"]),
     "normalised locally": BASE.replace(model="mcmahan_cifar_cnn()", population=BASE.population + "hold_out(0.9)"),
 }
 

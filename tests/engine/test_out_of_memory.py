@@ -33,7 +33,7 @@ RECIPES = {
     "remembers": scaffold(BASE),
     "several models": fedcd(BASE, milestones=[1]),
     "batch norm": BASE.replace(population="iid(clients=6) + hold_out(0.95)"),
-    "a probe": BASE.replace(step="sgd(lr=0.1, momentum=0.9)", probes=["update_norms()"]),
+    "a probe": BASE.replace(client="sgd(lr=0.1, momentum=0.9)", probes=["update_norms()"]),
 }
 # In the words of the devices, of numpy and of Python; each with what it asks for.
 ERRORS = {
@@ -271,7 +271,7 @@ def test_a_gpu_whose_memory_runs_out(way):
     x, y = torch.randn(1_280, 64, generator=torch.Generator().manual_seed(0)), torch.arange(1_280) % 10
     data = askew.Dataset.from_tensors((x, y), (x[:64], y[:64]))
     recipe = askew.Recipe(population="iid(clients=64)", model="mlp(hidden=[2000, 2000])", batch_size=10, rounds=2,
-                          step="sgd(lr=0.01)")
+                          client="sgd(lr=0.01)")
     task = build_task(recipe, data=data, device="cuda")
     alone = Simulation(task, Sequential(task))
     for _ in range(2):

@@ -111,7 +111,7 @@ def _by_value(place: str) -> ClientPiece:
 @pytest.mark.parametrize("graphed", [False, True])
 @pytest.mark.parametrize("place", ["enter", "begin", "update", "end"])
 def test_a_piece_that_looks_at_values_is_run_one_client_after_the_other(place, graphed):
-    recipe = RECIPE.replace(step=["sgd(lr=0.1)", f"_by_value(place='{place}')"])
+    recipe = RECIPE.replace(client=["sgd(lr=0.1)", f"_by_value(place='{place}')"])
     with pytest.warns(UserWarning, match="the run goes on one client after the other"):
         got = trained(lambda task: Vectorised(task, graphed=graphed, compiled=False), recipe)
     assert close(got, trained(Sequential, recipe))

@@ -21,7 +21,7 @@ GENERATOR = torch.Generator().manual_seed(0)
 X, Y = torch.rand(120, 1, 8, 8, generator=GENERATOR) - 0.3, torch.arange(120) % 4
 WORDS = torch.randint(0, 9, (120, 6), generator=GENERATOR)
 RECIPE = askew.Recipe(population="power_law(clients=4, exponent=0.7, min_examples=9)", batch_size=7, rounds=2,
-                      step="sgd(lr=0.05)")
+                      client="sgd(lr=0.05)")
 
 
 def data_of(x=X):

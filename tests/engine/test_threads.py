@@ -135,7 +135,7 @@ def test_small_networks_keep_to_one_thread_and_the_users_number_comes_back(way, 
 
 def test_a_run_that_diverges_gives_the_threads_back():
     with pytest.raises(askew.AskewError, match="finite"):
-        askew.run(SMALL.replace(step=["sgd(lr=1e30)"]))
+        askew.run(SMALL.replace(client=["sgd(lr=1e30)"]))
     assert torch.get_num_threads() == 3
 
 

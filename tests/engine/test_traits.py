@@ -225,7 +225,7 @@ def test_whole_rounds_of_such_pieces(steps):
     """Taken for pieces by coordinates, they would mix clients without a word: here as many clients as classes."""
     models = {}
     for engine in ("sequential", "vectorised"):
-        recipe = askew.Recipe(population="iid(clients=10)", step=steps, rounds=3, batch_size=50)
+        recipe = askew.Recipe(population="iid(clients=10)", client=steps, rounds=3, batch_size=50)
         with torch.random.fork_rng():
             torch.manual_seed(0)
             task = build_task(recipe, model=Gained())

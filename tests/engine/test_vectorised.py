@@ -120,9 +120,9 @@ TOGETHER = {"parallel": lambda task: Parallel(task, threads=2),
 @lru_cache(maxsize=1)  # its tests follow each other
 def alone(net):
     """A large step's task and its updates; three rounds' task, the weights before them and what they come to."""
-    recipe = RECIPE.replace(model=net, population="iid(clients=2)", epochs=1, step="sgd(lr=0.001)", rounds=3)
+    recipe = RECIPE.replace(model=net, population="iid(clients=2)", epochs=1, client="sgd(lr=0.001)", rounds=3)
     data, module = data_of(NETS[net]), away_from_zeros(net)
-    whole = build_task(recipe.replace(batch_size=0, step="sgd(lr=0.1)"), data=data)  # a movement well above rounding
+    whole = build_task(recipe.replace(batch_size=0, client="sgd(lr=0.1)"), data=data)  # a movement well above rounding
     task = build_task(recipe, data=data, model=module)
     return whole, updates(Sequential(whole), whole, [0, 1]), task, *three_rounds(task, Sequential)
 
@@ -273,7 +273,7 @@ def test_padding_in_a_network_that_looks_across_its_batch_is_avoided():
 def test_padding_counts_for_nothing_in_batch_norm():
     """Unequal clients in fixed shapes, where batches are padded, against the same step by step, where they are not."""
     recipe = askew.Recipe(population="power_law(clients=6) + hold_out(0.8)", model="fednnnn_cifar_cnn()", batch_size=7,
-                          epochs=2, step="sgd(lr=0.02)")
+                          epochs=2, client="sgd(lr=0.02)")
     task = build_task(recipe)
     assert len(set((task.population.sizes % 7).tolist())) > 1  # last batches differ
     engines = [Vectorised(task, graphed=graphed, compiled=False) for graphed in (False, True)]

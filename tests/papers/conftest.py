@@ -10,7 +10,7 @@ import askew
 from askew.papers import numbers, papers
 from askew.papers.item import Claim, Item, Row
 
-BASE = askew.Recipe(population="iid(clients=4)", batch_size=32, rounds=4, step="sgd(lr=0.3)")
+BASE = askew.Recipe(population="iid(clients=4)", batch_size=32, rounds=4, client="sgd(lr=0.3)")
 SKEWED = BASE.replace(population="shards(clients=4, shards_per_client=1)")
 NUMBERS = """
 [table1]
@@ -37,7 +37,7 @@ TABLE = Item("toy2020", "table1", "What skew costs", (
 ))
 TUNED = Item("toy2020", "figure1", "Tuning", (
     Row("skewed", (SKEWED.replace(name="the same run"),)),
-    Row("tuned", tuple(SKEWED.replace(step=f"sgd(lr={lr})") for lr in (0.01, 0.3, 1e30))),
+    Row("tuned", tuple(SKEWED.replace(client=f"sgd(lr={lr})") for lr in (0.01, 0.3, 1e30))),
 ), quick, seeds=2)
 
 

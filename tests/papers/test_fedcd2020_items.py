@@ -56,7 +56,7 @@ def test_numbers_of_table_1() -> None:
 
 
 def chains(recipe: Recipe) -> tuple[list[str], list[str]]:
-    return [str(spec) for spec in recipe.upload], [str(spec) for spec in recipe.server]
+    return [str(spec) for spec in recipe.client[1:]], [str(spec) for spec in recipe.server]
 
 
 def test_fedavg_differs_from_fedcd_in_the_pool_alone() -> None:
@@ -72,7 +72,7 @@ def test_the_papers_rows_have_the_notebooks_quantiser_and_the_variants_say_so() 
     assert chains(row("figure1", "FedAvg" + NEAREST)) == (["quantize(bits=8)"], ["mean()", "quantize(bits=8)"])
     for item in ITEMS.values():
         for entry in item.rows:
-            rounded = {spec.name for recipe in entry.recipes for spec in (*recipe.upload, *recipe.server)
+            rounded = {spec.name for recipe in entry.recipes for spec in (*recipe.client, *recipe.server)
                        if spec.name.startswith("quant")
                        if spec.args["bits"] < 32}
             expected = "quantize" if entry.name.endswith(NEAREST) else "quantize_at_random"
@@ -80,10 +80,10 @@ def test_the_papers_rows_have_the_notebooks_quantiser_and_the_variants_say_so() 
 
 
 def test_levels_of_quantisation_differ_in_nothing_else() -> None:
-    assert differing(row("figure6", "8 bits"), row("figure6", "4 bits")) == {"upload"}
-    assert differing(row("figure6", "4 bits"), row("figure6", "32 bits")) == {"upload", "server"}
+    assert differing(row("figure6", "8 bits"), row("figure6", "4 bits")) == {"client"}
+    assert differing(row("figure6", "4 bits"), row("figure6", "32 bits")) == {"client", "server"}
     assert chains(row("figure6", "32 bits")) == (["quantize(bits=32)"], ["mean(weights='score')", "quantize(bits=32)"])
-    assert differing(row("figure6", "4 bits"), row("figure6", "4 bits" + NEAREST)) == {"upload", "server"}
+    assert differing(row("figure6", "4 bits"), row("figure6", "4 bits" + NEAREST)) == {"client", "server"}
 
 
 def test_momentum_that_is_kept_is_all_that_differs_in_the_variants() -> None:
@@ -94,9 +94,9 @@ def test_momentum_that_is_kept_is_all_that_differs_in_the_variants() -> None:
             plain = {row.name: row.recipes[0] for row in at_scale(ITEMS[item], scale).rows if NEAREST not in row.name}
             assert list(kept) == list(plain)
             for name, recipe in kept.items():
-                (sgd,), (before,) = recipe.step, plain[name].step
-                assert differing(recipe, plain[name]) == {"name", "step"}
-                assert sgd == before.with_args(keep_momentum=True)
+                (sgd, *behind), (before, *as_behind) = recipe.client, plain[name].client
+                assert differing(recipe, plain[name]) == {"name", "client"}
+                assert (sgd, behind) == (before.with_args(keep_momentum=True), as_behind)
     assert printed(ITEMS["table1-kept"]) == printed(ITEMS["table1"])
 
 

@@ -10,7 +10,7 @@ from askew.papers.fednnnn2020.items import METHODS, POPULATIONS
 from askew.papers.measures import known, measure
 from askew.papers.numbers import printed
 from askew.papers.papers import find
-from askew.runs.driver import shape_of
+from askew.runs.configuration import shape_of
 from askew.runs.run import run
 
 ITEMS = {item.name: item for item in find("fednnnn2020")}
@@ -63,7 +63,7 @@ def test_settings_of_table_1(name, rounds, step, model):
     for each in TABLES[name].rows:
         (recipe,) = each.recipes
         assert (recipe.rounds, recipe.fraction, recipe.population.args["clients"]) == (rounds, 1.0, 100)
-        assert (recipe.batch_size, recipe.epochs, str(recipe.step[-1])) == (50, 5, step)
+        assert (recipe.batch_size, recipe.epochs, str(recipe.client[-1])) == (50, 5, step)
         assert (str(recipe.data), str(recipe.model), [str(s) for s in recipe.preprocess]) == (f"{name}()", model,
                                                                                               ["normalise()"])
         assert str(recipe.server[0]) == "mean(weights='uniform')"  # the server does not know sizes
@@ -77,7 +77,7 @@ def test_settings_of_table_1(name, rounds, step, model):
     ("mnist", "IID-UB", 0.005, 1.0, 0.7, 0.7, 0.7), ("cifar10", "IID-UB", 0.005, 0.7, 0.9, 0.8, 0.8),
     ("mnist", "non-IID-UB", 0.02, 0.9, 0.8, 0.7, 0.8), ("cifar10", "non-IID-UB", 0.01, 0.7, 0.8, 0.7, 0.6)])
 def test_arguments_of_table_5(name, population, mu, scale, momentum, beta, gamma):
-    step = {m: [str(s) for s in row(TABLES[name], f"{m}, {population}").recipes[0].step[:-1]] for m in METHODS}
+    step = {m: [str(s) for s in row(TABLES[name], f"{m}, {population}").recipes[0].client[:-1]] for m in METHODS}
     server = {m: [str(s) for s in row(TABLES[name], f"{m}, {population}").recipes[0].server[1:]] for m in METHODS}
     assert step == {**{m: [] for m in METHODS}, "FedProx": [f"add_proximal(mu={mu})"]}
     assert server == {"FedAvg": [], "FedProx": [], "Momentum": [f"momentum(beta={momentum})"],

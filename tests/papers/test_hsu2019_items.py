@@ -11,7 +11,7 @@ from askew.engine.task import build_task
 from askew.papers.hsu2019.items import ALPHAS, BETAS, FRACTIONS, RATES
 from askew.papers.numbers import printed
 from askew.papers.papers import find
-from askew.runs.driver import shape_of
+from askew.runs.configuration import shape_of
 from askew.runs.run import run
 
 ITEMS = {item.name: item for item in find("hsu2019")}
@@ -25,7 +25,7 @@ def row(item, name):
 
 def rates(recipes):
     return [(spec.args["lr"], next((s.args["beta"] for s in recipe.server if s.name == "momentum"), 0.0))
-            for recipe in recipes for spec in recipe.step]
+            for recipe in recipes for spec in recipe.client]
 
 
 @pytest.fixture(scope="module")
@@ -72,8 +72,8 @@ def test_settings_of_section_4():
                     continue
                 assert (recipe.batch_size, recipe.rounds, recipe.evaluate_every) == (64, 10_000, 100)
                 assert recipe.population.args["clients"] == 100
-                assert recipe.step[0].args["weight_decay"] == 0.004
-                assert isinstance(recipe.step[0].args["lr"], float)
+                assert recipe.client[0].args["weight_decay"] == 0.004
+                assert isinstance(recipe.client[0].args["lr"], float)
                 assert [str(s) for s in (*recipe.preprocess, recipe.model)] == ["tf_cifar()", "mcmahan_cifar_cnn()"]
 
 

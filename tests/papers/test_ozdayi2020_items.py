@@ -54,7 +54,7 @@ def test_hyper_parameters_are_those_of_section_4_1():
     for item in ITEMS.values():
         for row in item.rows:
             (recipe,) = row.recipes
-            sgd = next(spec for spec in recipe.step if spec.name == "sgd")
+            sgd = next(spec for spec in recipe.client if spec.name == "sgd")
             whole = item.name in ("program", *NEAREST)
             momentum = {"momentum": 0.9, "nesterov": True} if whole or item.name == "related" else {}
             momentum |= {"keep_momentum": True} if whole else {}
@@ -80,7 +80,8 @@ def test_remedies_are_those_of_tables_2_to_5():
                                      ["mask_by_sign_agreement(theta=2.0)"],
                                      ["mask_by_sign_agreement(theta=2.0, literal=True)"]]
     assert str(recipe_of("table2", "server data 5%").population) == "label_blocks(clients=2) + hold_out(fraction=0.05)"
-    step = {row.name: [str(spec) for spec in row.recipes[0].step if spec.name != "sgd"] for row in ITEMS["table3"].rows}
+    step = {row.name: [str(spec) for spec in row.recipes[0].client if spec.name != "sgd"]
+            for row in ITEMS["table3"].rows}
     assert step == {
         "no projection": [], "M=3": ["project_to_ball(radius=3.0, centre='origin')"],
         "M=3, noise 1e-4": ["add_gradient_noise(std=0.0001)", "project_to_ball(radius=3.0, centre='origin')"],
@@ -94,13 +95,13 @@ def test_remedies_are_those_of_tables_2_to_5():
     ("related", "sgd(lr=0.1, momentum=0.9, weight_decay=0.0005, nesterov=True)"),
 ])
 def test_the_related_program_clips_and_has_momentum(item, sgd):
-    step = [str(spec) for spec in recipe_of(item, "M=3, noise 1e-4").step]
+    step = [str(spec) for spec in recipe_of(item, "M=3, noise 1e-4").client]
     assert step == ["add_gradient_noise(std=0.0001)", "clip_gradient(length=10.0)", sgd,
                     "project_to_ball(radius=3.0, centre='start')"]
     for row in ITEMS[item].rows:  # otherwise the recipes are those of the tables
         (recipe,) = row.recipes
-        plain = recipe.replace(step=[spec.with_args() if spec.name != "sgd" else "sgd(lr=0.1, weight_decay=0.0005)"
-                                     for spec in recipe.step if spec.name != "clip_gradient"], name="")
+        plain = recipe.replace(client=[spec.with_args() if spec.name != "sgd" else "sgd(lr=0.1, weight_decay=0.0005)"
+                                     for spec in recipe.client if spec.name != "clip_gradient"], name="")
         tables = [r for name in ("table1", "table2", "table3", "table4", "table5", "combination")
                   for r in ITEMS[name].rows]
         assert plain in [r.recipes[0].replace(name="") for r in tables]
@@ -110,7 +111,7 @@ def test_all_of_the_related_program():
     """Beside the optimiser: bounds of the update, noise on the aggregate (1e-4 x 3), a rate that falls on a plateau."""
     recipe = recipe_of("program", "M=3, noise 1e-4")
     sgd = "sgd(lr=0.1, momentum=0.9, weight_decay=0.0005, nesterov=True, keep_momentum=True)"
-    assert [str(spec) for spec in recipe.step] == ["clip_gradient(length=10.0)", sgd, "scale_by_server()",
+    assert [str(spec) for spec in recipe.client] == ["clip_gradient(length=10.0)", sgd, "scale_by_server()",
                                                    "project_to_ball(radius=3.0, centre='start')"]
     falls = "plateau(patience=15, factor=0.1)"
     assert [str(spec) for spec in recipe.server] == ["mean()", "add_update_noise(std=0.0003)", falls]
@@ -119,7 +120,7 @@ def test_all_of_the_related_program():
         added = ("add_update_noise", "plateau")
         assert [spec for spec in ours.server if spec.name not in added] == list(theirs.server)
         assert falls in map(str, ours.server)
-        same = ours.replace(name=theirs.name, step=theirs.step, server=theirs.server, model=theirs.model)
+        same = ours.replace(name=theirs.name, client=theirs.client, server=theirs.server, model=theirs.model)
         assert same == theirs
 
 

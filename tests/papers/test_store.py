@@ -43,7 +43,7 @@ def test_round_trip(items, tmp_path):
 
 def test_a_fingerprint_is_of_what_is_run():
     assert RECIPE.fingerprint == RECIPE.replace(name="other", seed=5).fingerprint
-    others = [RECIPE.replace(rounds=4), RECIPE.replace(probes=["update_norms()"]), RECIPE.replace(step="sgd(lr=0.2)")]
+    others = [RECIPE.replace(rounds=4), RECIPE.replace(probes=["update_norms()"]), RECIPE.replace(client="sgd(lr=0.2)")]
     assert len({recipe.fingerprint for recipe in [RECIPE, *others]}) == 4
 
 

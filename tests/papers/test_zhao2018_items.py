@@ -69,7 +69,7 @@ def test_hyper_parameters_are_those_of_section_2_1(key, lr, decay, large):
     assert len(rows) == 10
     for name, row in rows.items():
         (recipe,) = row.recipes
-        assert str(recipe.step[0]) == f"sgd(lr=decay(start={lr}, factor={decay}))"
+        assert str(recipe.client[0]) == f"sgd(lr=decay(start={lr}, factor={decay}))"
         assert (recipe.rounds, recipe.fraction, recipe.server[0].name) == (500, 1.0, "mean")
         batch = int(name.split("B=")[1].split(",")[0])
         assert recipe.batch_size == batch

@@ -21,7 +21,7 @@ def test_random_weights_depend_on_the_seed_alone():
     first, again, other = (start_of(askew.Recipe(seed=seed))[0].params["fc1.weight"] for seed in (0, 0, 1))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
-    skewed = start_of(askew.Recipe(population="iid(clients=3)", step=["sgd(lr=9.0)"]))[0]
+    skewed = start_of(askew.Recipe(population="iid(clients=3)", client=["sgd(lr=9.0)"]))[0]
     assert torch.equal(skewed.params["fc1.weight"], first)
 
 

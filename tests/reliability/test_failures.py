@@ -18,7 +18,8 @@ from askew.core.client_piece import Optimiser
 from askew.core.registry import piece
 from askew.core.tensors import times
 from askew.runs.compare import compare
-from askew.runs.driver import Configuration, Means, drive
+from askew.runs.configuration import Configuration, Means
+from askew.runs.driver import drive
 from askew.runs.sweep import grid, sweep
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -49,7 +50,7 @@ def bad_rate() -> Iterator[dict[str, bool]]:
 @pytest.mark.parametrize("engine", ["sequential", "vectorised"])
 def test_a_configuration_that_fails_does_not_stop_the_others(bad_rate: dict[str, bool], engine: str,
                                                              tmp_path: Path) -> None:
-    recipes = grid(BASE.replace(step="step_that_fails(lr=0.1)"),
+    recipes = grid(BASE.replace(client="step_that_fails(lr=0.1)"),
                    {"step_that_fails.lr": [0.1, 0.5, 0.2], "seed": [0, 1]})
     folders = [tmp_path / "sweep" / f"{i}" for i in range(6)]
     with pytest.warns(UserWarning, match="failed: RuntimeError: something is wrong"):
@@ -70,7 +71,7 @@ def test_a_configuration_that_fails_does_not_stop_the_others(bad_rate: dict[str,
 
 
 def test_a_method_that_fails_does_not_stop_a_comparison(bad_rate: dict[str, bool], tmp_path: Path) -> None:
-    recipes = {"good": BASE, "bad": BASE.replace(step="step_that_fails(lr=0.5)")}
+    recipes = {"good": BASE, "bad": BASE.replace(client="step_that_fails(lr=0.5)")}
     with pytest.warns(UserWarning, match="bad-seed0 failed"):
         compared = compare(recipes, [0, 1], out=tmp_path / "c")
     rows = {row["name"]: row for row in compared.as_mapping()["methods"]}
@@ -92,7 +93,7 @@ def test_one_that_cannot_be_built_is_said_and_the_rest_are_trained(tmp_path: Pat
 
 
 def test_an_exception_saves_what_there_is_and_is_raised(bad_rate: dict[str, bool], tmp_path: Path) -> None:
-    recipe = BASE.replace(step="step_that_fails(lr=0.5)")
+    recipe = BASE.replace(client="step_that_fails(lr=0.5)")
     with pytest.raises(RuntimeError, match="something is wrong") as caught:
         askew.run(recipe, out=tmp_path / "run")
     assert any("askew resume" in note for note in caught.value.__notes__)
@@ -117,6 +118,29 @@ def test_whatever_a_callback_raises_what_there_is_has_been_saved(error: type[Bas
     assert (tmp_path / "run" / "checkpoint-3.json").exists()
     assert askew.resume(tmp_path / "run").records == whole.records
     assert contents(tmp_path / "run") == contents(tmp_path / "whole")
+
+
+def test_one_that_cannot_be_left_in_order_keeps_no_other_from_being_saved(tmp_path: Path) -> None:
+    """Ctrl-C in a sweep whose caller fails at the first result: the second has its checkpoint all the same."""
+    folders = [tmp_path / "a", tmp_path / "b"]
+    told: list[int] = []
+
+    def stop(number: int, record: askew.Record, recipe: askew.Recipe) -> None:
+        if number == 1 and record["round"] == 3:
+            raise KeyboardInterrupt
+
+    def ended(number: int, result: askew.Result) -> None:
+        told.append(number)
+        if len(told) == 1:
+            raise ValueError("the caller's own")
+
+    results = drive([Configuration(BASE.replace(seed=seed), folder) for seed, folder in enumerate(folders)],
+                    Means(engine="vectorised"), on_round=stop, on_end=ended)
+    assert [result.interrupted for result in results] == [True, True]
+    assert told == [0, 1]
+    for seed, folder in enumerate(folders):
+        assert (folder / "checkpoint-3.json").exists()
+        assert askew.resume(folder).records == askew.run(BASE.replace(seed=seed), engine="vectorised").records
 
 
 def _full(folder: Path) -> None:

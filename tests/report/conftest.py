@@ -39,7 +39,7 @@ class Measured:
 
 
 def small_paper() -> list[Item]:
-    base = Recipe(population="iid(clients=10)", step=["sgd(lr=0.3)"], rounds=8)
+    base = Recipe(population="iid(clients=10)", client=["sgd(lr=0.3)"], rounds=8)
     skewed = base.replace(population=SKEWED)
     devices = base.replace(population=DEVICES, fraction=0.5)
     personal = fedcd(devices, milestones=[2, 4])

@@ -78,14 +78,14 @@ def test_pairs_that_make_no_sense(pair, tmp_path):
 @pytest.mark.parametrize("server", [[], *([call] for call in SERVER.values())], ids="".join)
 @pytest.mark.parametrize("step", CLIENT)
 def test_client_pieces_under_fedcd(step, server):
-    base = TINY.replace(step=CLIENT[step], server=["mean()", *server])
+    base = TINY.replace(client=CLIENT[step], server=["mean()", *server])
     result = assert_trains(fedcd(base, milestones=[1, 2]))
     assert result.records[0]["active_models"] == 2
 
 
 @pytest.mark.parametrize("step", CLIENT)
 def test_client_pieces_with_everything_at_the_server(step):
-    assert_trains(TINY.replace(step=CLIENT[step], upload=["quantize(bits=8, what='update')"],
+    assert_trains(TINY.replace(client=[*CLIENT[step], "quantize(bits=8, what='update')"],
                                server=["mean()", "mask_by_sign_agreement(1.0)", "rescale_to_mean_norm(per='layer')",
                                        "momentum(0.5, nesterov=True)", "scale(0.9)", "evaluate_average()"]))
 
@@ -99,21 +99,21 @@ def test_client_pieces_with_everything_at_the_server(step):
     ({"server": ["mean()", "mask_by_sign_agreement(3.0)"], "fraction": 0.5}, "theta = 3.0 is above the 2 clients"),
     ({"server": ["mean()", "train_on_server()"], "population": "iid(clients=4)"},
      "train_on_server needs examples at the server"),
-    ({"step": ["sgd(0.1)", "sgd(0.2)"]}, "step: sgd and sgd both make the update"),
-    ({"step": ["add_proximal(0.1)", "add_proximal(0.2)", "sgd(0.1)"]},
-     "step: add_proximal stands twice, which makes no sense; keep one"),
-    ({"step": ["add_dynamic_regulariser(0.1)", "add_dynamic_regulariser(0.1)", "sgd(0.1)"]},
-     "step: add_dynamic_regulariser stands twice"),
+    ({"client": ["sgd(0.1)", "sgd(0.2)"]}, "client: sgd and sgd both make the update"),
+    ({"client": ["add_proximal(0.1)", "add_proximal(0.2)", "sgd(0.1)"]},
+     "client: add_proximal stands twice, which makes no sense; keep one"),
+    ({"client": ["add_dynamic_regulariser(0.1)", "add_dynamic_regulariser(0.1)", "sgd(0.1)"]},
+     "client: add_dynamic_regulariser stands twice"),
     ({"server": ["mean('uniform')", "correct_dynamically(0.1)", "correct_dynamically(0.1)"]},
      "server: correct_dynamically stands twice"),
-    ({"server": ["mean_per_step()"], "step": ["sgd(0.1, momentum=0.9)"]},
+    ({"server": ["mean_per_step()"], "client": ["sgd(0.1, momentum=0.9)"]},
      r"\(momentum=0.0\) beside clients whose momentum is 0.9 \(sgd\(lr=0.1, momentum=0.9\)\); give both the same"),
     ({"server": ["mean_per_step(0.5)"]}, r"mean_per_step\(momentum=0.5\) beside clients whose momentum is 0.0"),
-    *(({"server": ["mean_per_step(0.9)"], "step": [step]}, "the steps of SGD with plain momentum that starts afresh")
+    *(({"server": ["mean_per_step(0.9)"], "client": [step]}, "the steps of SGD with plain momentum that starts afresh")
       for step in ("sgd(0.1, momentum=0.9, nesterov=True)", "sgd(0.1, momentum=0.9, keep_momentum=True)", "adam()")),
-    ({"step": ["add_proximal(0.1)"]}, "step: no piece makes an update; add one, such as sgd"),
-    ({"step": ["sgd(0.1)", "add_proximal(0.1)"]}, "step: add_proximal acts on the gradient; put it before sgd"),
-    ({"step": ["project_to_ball(3.0)", "sgd(0.1)"]}, "step: project_to_ball acts on an update; put it after sgd"),
+    ({"client": ["add_proximal(0.1)"]}, "client: no piece makes an update; add one, such as sgd"),
+    ({"client": ["sgd(0.1)", "add_proximal(0.1)"]}, "client: add_proximal acts on the gradient; put it before sgd"),
+    ({"client": ["project_to_ball(3.0)", "sgd(0.1)"]}, "client: project_to_ball acts on an update; put it after sgd"),
     ({"population": "iid(clients=4) + share(0.5)"}, "share: the server has no examples to share; write .* hold_out"),
     ({"pool": "clone_and_delete()"}, "clone_and_delete scores models on validation data that the devices do not have"),
     ({"start": "warm_up()", "population": "iid(clients=4)"}, "warm_up needs examples at the server"),

@@ -11,7 +11,7 @@ BASE = askew.Recipe(rounds=3, fraction=0.5)
 
 
 @pytest.mark.parametrize("recipe", [BASE, fednnnn(BASE), fedcd(BASE, milestones=[1]),
-                                    BASE.replace(step=["add_gradient_noise(0.01)", "sgd(lr=0.1, momentum=0.5)"])],
+                                    BASE.replace(client=["add_gradient_noise(0.01)", "sgd(lr=0.1, momentum=0.5)"])],
                          ids=["fedavg", "fednnnn", "fedcd", "noise"])
 def test_a_seed_gives_the_same_bytes_twice_and_another_seed_others(recipe, tmp_path):
     for name, seed in (("one", 0), ("two", 0), ("other", 1)):

@@ -17,7 +17,7 @@ def finite(tensors):
 
 
 def test_an_update_that_is_not_finite(tmp_path):
-    recipe = askew.Recipe(rounds=5, step=[FAST])
+    recipe = askew.Recipe(rounds=5, client=[FAST])
     with pytest.raises(askew.DivergedError) as error:
         askew.run(recipe, out=tmp_path / "run")
     message = str(error.value)
@@ -33,7 +33,7 @@ def test_an_update_that_is_not_finite(tmp_path):
 
 def test_clipping_is_no_advice_for_who_clips_already():
     with pytest.raises(askew.DivergedError, match=r"lower the learning rate \(sgd.lr is 1e\+30\)$"):
-        askew.run(askew.Recipe(rounds=5, step=["clip_gradient(1e30)", "sgd(lr=1e30)"]))
+        askew.run(askew.Recipe(rounds=5, client=["clip_gradient(1e30)", "sgd(lr=1e30)"]))
 
 
 def test_the_rounds_before_it_are_kept(tmp_path):

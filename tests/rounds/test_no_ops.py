@@ -24,20 +24,20 @@ def assert_identical(one, other):
 @pytest.mark.parametrize("recipe", [
     fedavgm(BASE, beta=0.0), server_momentum(BASE, beta=0.0), fedprox(BASE, mu=0.0), sign_agreement(BASE, theta=0.0),
     projected(BASE, radius=float("inf")), projected(BASE, radius=1e6), projected(BASE, radius=1e6, centre="start"),
-    BASE.replace(step=["add_gradient_noise(0.0)", "sgd(lr=0.1)"]),
-    BASE.replace(upload=["quantize(32)"], server=["mean()", "quantize(32)"]),
+    BASE.replace(client=["add_gradient_noise(0.0)", "sgd(lr=0.1)"]),
+    BASE.replace(client=[*BASE.client, "quantize(32)"], server=["mean()", "quantize(32)"]),
     BASE.replace(server=["mean()", "scale(1.0)"]), BASE.replace(server=["mean()", "evaluate_average()"]),
-    BASE.replace(step=["sgd(lr=drops(decay(0.1, 1.0), at=[]), momentum=0.0, weight_decay=0.0)"]),
-], ids=lambda recipe: f"{recipe.name}: {' '.join(map(str, (*recipe.step, *recipe.upload, *recipe.server)))}")
+    BASE.replace(client=["sgd(lr=drops(decay(0.1, 1.0), at=[]), momentum=0.0, weight_decay=0.0)"]),
+], ids=lambda recipe: f"{recipe.name}: {' '.join(map(str, (*recipe.client, *recipe.server)))}")
 def test_switched_off_is_fedavg(recipe, fedavg):
     assert_identical(askew.run(recipe), fedavg)
 
 
 @pytest.mark.parametrize("recipe", [
     fedavgm(BASE), server_momentum(BASE), fedprox(BASE, mu=1.0), sign_agreement(BASE), projected(BASE),
-    projected(BASE, radius=1e6, noise=0.1), BASE.replace(upload=["quantize(8)"]),
+    projected(BASE, radius=1e6, noise=0.1), BASE.replace(client=[*BASE.client, "quantize(8)"]),
     BASE.replace(server=["mean()", "quantize(8)"]),
-], ids=lambda recipe: f"{recipe.name}: {' '.join(map(str, (*recipe.step, *recipe.upload, *recipe.server)))}")
+], ids=lambda recipe: f"{recipe.name}: {' '.join(map(str, (*recipe.client, *recipe.server)))}")
 def test_switched_on_is_not(recipe, fedavg):
     other = askew.run(recipe)
     assert any(not torch.equal(v, other.model[name]) for name, v in fedavg.model.items())

@@ -77,7 +77,8 @@ def test_and_every_engine_takes_it(recipe, form):
     ours, record = trained(recipe, form)
     assert record["accuracy"] == pytest.approx(expected["accuracy"], abs=0.01)
     if "_majority" not in str(recipe.server):  # rounding decides the sign of an update of nearly 0
-        assert_same(reference.view().params, ours.view().params, atol=0.01 if recipe.upload else 1e-5, rtol=1e-4)
+        rounds = len(recipe.client) > 1  # to a grid: FedCD's quantiser
+        assert_same(reference.view().params, ours.view().params, atol=0.01 if rounds else 1e-5, rtol=1e-4)
 
 
 def test_run_takes_it_too():
@@ -86,18 +87,18 @@ def test_run_takes_it_too():
 
 def test_centralised_training_keeps_an_optimiser_of_ones_own():
     """It was dropped unless it was called sgd, and the run then had no piece that makes an update."""
-    base = BASE.replace(step=["clip_gradient(10)", "_plain_descent(rate=0.3)", "project_to_ball(50.0)"])
+    base = BASE.replace(client=["clip_gradient(10)", "_plain_descent(rate=0.3)", "project_to_ball(50.0)"])
     one = centralised(base)
-    assert [str(spec) for spec in one.step] == ["_plain_descent(rate=0.3)"]
-    theirs, ours = askew.run(one), askew.run(centralised(BASE.replace(step=["sgd(lr=0.3)"])))
+    assert [str(spec) for spec in one.client] == ["_plain_descent(rate=0.3)"]
+    theirs, ours = askew.run(one), askew.run(centralised(BASE.replace(client=["sgd(lr=0.3)"])))
     assert_same(ours.model, theirs.model, rtol=0, atol=0)
 
 
 def test_the_server_and_the_twin_train_with_it_too():
     recipe = BASE.replace(population=BASE.population + "hold_out(0.2)", server=["mean()", "train_on_server()"],
                           probes=["weight_divergence()"], start="warm_up(until=0.3)")
-    theirs = askew.run(recipe.replace(step=["add_proximal(0.1)", "_plain_descent(rate=0.3)"]))
-    ours = askew.run(recipe.replace(step=["add_proximal(0.1)", "sgd(lr=0.3)"]))
+    theirs = askew.run(recipe.replace(client=["add_proximal(0.1)", "_plain_descent(rate=0.3)"]))
+    ours = askew.run(recipe.replace(client=["add_proximal(0.1)", "sgd(lr=0.3)"]))
     for expected, record in zip(ours.records, theirs.records, strict=True):
         assert record == {name: pytest.approx(value, rel=1e-4) for name, value in expected.items()}
 
@@ -120,7 +121,7 @@ def _evaluate_blank() -> ServerPiece:
                        view=lambda params, state: {name: 0 * v for name, v in params.items()})
 
 
-LONGER = BASE.replace(rounds=8, step=["sgd(lr=0.5)"])
+LONGER = BASE.replace(rounds=8, client=["sgd(lr=0.5)"])
 
 
 @pytest.mark.parametrize("recipe", [LONGER, fednnnn(LONGER), LONGER.replace(server=["mean()", "_evaluate_blank()"])],

@@ -43,7 +43,7 @@ def close(one, other):
 
 @pytest.mark.parametrize("piece", ["_decay_matrices", "_by_fan_in"])
 def test_a_piece_that_looks_at_shapes(piece):
-    recipe = BASE.replace(step=[f"{piece}(0.5)", "sgd(lr=0.1)"])
+    recipe = BASE.replace(client=[f"{piece}(0.5)", "sgd(lr=0.1)"])
     close(askew.run(recipe, engine="vectorised").model, askew.run(recipe, engine="sequential").model)
     key = "wd" if piece == "_decay_matrices" else "a"
     recipes = grid(recipe, {f"{piece}.{key}": [0.3, 0.6]})
@@ -111,7 +111,7 @@ def test_mistakes_in_pieces_get_one_line(fields, message, engine):
         return askew.ClientPiece(**fields)
 
     with pytest.raises(askew.AskewError, match=message):
-        askew.run(BASE.replace(step=["sgd(lr=0.1)", "_mistaken()"]), engine=engine)
+        askew.run(BASE.replace(client=["sgd(lr=0.1)", "_mistaken()"]), engine=engine)
 
 
 def test_clients_count_by_their_examples_unless_told():
@@ -126,8 +126,8 @@ def test_what_travels_beside_the_model_is_counted(engine):
 
 
 def test_a_number_in_the_place_of_a_schedule_is_its_start():
-    recipe = BASE.replace(step="sgd(lr=drops(decay(0.1, 0.9), at=[5]))").with_setting("sgd.lr", 0.3)
-    assert str(recipe.step[0]) == "sgd(lr=drops(start=decay(start=0.3, factor=0.9), at=[5]))"
-    assert str(recipe.with_setting("sgd.lr", "cosine(0.2, rounds=9)").step[0]).startswith("sgd(lr=cosine(")
+    recipe = BASE.replace(client="sgd(lr=drops(decay(0.1, 0.9), at=[5]))").with_setting("sgd.lr", 0.3)
+    assert str(recipe.client[0]) == "sgd(lr=drops(start=decay(start=0.3, factor=0.9), at=[5]))"
+    assert str(recipe.with_setting("sgd.lr", "cosine(0.2, rounds=9)").client[0]).startswith("sgd(lr=cosine(")
     with pytest.raises(askew.AskewError, match="a rate's schedule is a value now"):
-        askew.Recipe(step="sgd(lr=0.1, lr_decay=0.9, weight_dcay=1.0)".replace(", weight_dcay=1.0", ""))
+        askew.Recipe(client="sgd(lr=0.1, lr_decay=0.9, weight_dcay=1.0)".replace(", weight_dcay=1.0", ""))

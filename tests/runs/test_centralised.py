@@ -12,7 +12,8 @@ from askew.pieces.methods import centralised, fedavg
 def test_one_step_a_round_equals_sgd_with_the_batch_k_times_larger(batch_size, population):
     """With one full-batch step each, the weighted mean of the clients' gradients is the gradient of the whole, however
     skewed the clients are. 200 is more than any client has."""
-    base = askew.Recipe(population=population, batch_size=batch_size, rounds=5, step=["sgd(lr=0.5, weight_decay=0.01)"])
+    base = askew.Recipe(population=population, batch_size=batch_size, rounds=5,
+                        client=["sgd(lr=0.5, weight_decay=0.01)"])
     one_machine = centralised(base)
     assert one_machine.batch_size == 8 * batch_size
     many, one = askew.run(fedavg(base)), askew.run(one_machine)

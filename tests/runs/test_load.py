@@ -19,7 +19,7 @@ def test_a_file_then_a_method_then_settings(tmp_path):
     file = write(tmp_path / "r.toml", 'rounds = 7\nseed = 3\nmethod = "fedprox(mu=0.5)"\n')
     recipe = load_recipe(file, ["seed=4", "add_proximal.mu=0.25", "sgd.lr=0.5", "fraction=0.5"])
     assert (recipe.name, recipe.rounds, recipe.seed, recipe.fraction) == ("fedprox", 7, 4, 0.5)
-    assert [str(spec) for spec in recipe.step] == ["add_proximal(mu=0.25)", "sgd(lr=0.5)"]
+    assert [str(spec) for spec in recipe.client] == ["add_proximal(mu=0.25)", "sgd(lr=0.5)"]
 
 
 def test_the_nearest_word_on_the_method_wins(tmp_path):
@@ -58,7 +58,7 @@ def test_files_of_earlier_versions_are_read(tmp_path):
     file = write(tmp_path / "r.toml", 'hold_out = 0.1\nshare = 0.5\nstep = ["sgd(lr=0.1, lr_decay=0.9)"]\n')
     recipe = load_recipe(file, defaults={"population": "iid(clients=4)"})
     assert str(recipe.population) == "iid(clients=4) + hold_out(fraction=0.1) + share(fraction=0.5)"
-    assert str(recipe.step[0]) == "sgd(lr=decay(start=0.1, factor=0.9))"
+    assert str(recipe.client[0]) == "sgd(lr=decay(start=0.1, factor=0.9))"
 
 
 def test_defaults_lie_under_the_file(tmp_path):

@@ -41,7 +41,7 @@ def test_a_module_with_embeddings_a_scalar_dropout_and_a_frozen_layer_learns(tmp
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model, fresh = Sentences(), Sentences()
-    recipe = askew.Recipe(population="dirichlet(clients=4, alpha=1.0)", rounds=8, step=["sgd(lr=1.0)"])
+    recipe = askew.Recipe(population="dirichlet(clients=4, alpha=1.0)", rounds=8, client=["sgd(lr=1.0)"])
     result = askew.run(recipe, data=data, model=model, out=tmp_path / "run")
     assert result.accuracy > 0.9
     assert result.records == askew.run(recipe, data=data, model=model).records
@@ -66,7 +66,7 @@ class Tied(nn.Module):
 
 def test_a_weight_that_two_layers_share_stays_shared_and_is_saved_under_both_names(tmp_path):
     model, data = Tied(), sentences()
-    recipe = askew.Recipe(population="iid(clients=2)", rounds=2, step=["sgd(lr=0.001)"])
+    recipe = askew.Recipe(population="iid(clients=2)", rounds=2, client=["sgd(lr=0.001)"])
     result = askew.run(recipe, data=data, model=model, out=tmp_path / "run")
     assert torch.equal(result.model["one.weight"], result.model["two.weight"])
     assert not torch.equal(result.model["one.weight"], model.one.weight)

@@ -24,7 +24,8 @@ def same(alone, together):
 
 def test_a_grid_is_all_combinations_the_last_axis_fastest():
     recipes = grid(BASE, {"sgd.lr": [0.01, 0.1], "seed": [0, 1, 2]})
-    assert [(r.step[0].args["lr"], r.seed) for r in recipes] == [(lr, seed) for lr in (0.01, 0.1) for seed in (0, 1, 2)]
+    expected = [(lr, seed) for lr in (0.01, 0.1) for seed in (0, 1, 2)]
+    assert [(r.client[0].args["lr"], r.seed) for r in recipes] == expected
 
 
 @pytest.mark.parametrize("axes", [
@@ -34,7 +35,7 @@ def test_a_grid_is_all_combinations_the_last_axis_fastest():
     {"decay.start": [0.05, 0.3], "decay.factor": [0.5, 0.9]},
 ], ids=str)
 def test_configurations_train_together_as_they_would_alone(axes):
-    base = BASE.replace(step="sgd(lr=decay(0.1, 0.9), momentum=0.5, weight_decay=0.001)")
+    base = BASE.replace(client="sgd(lr=decay(0.1, 0.9), momentum=0.5, weight_decay=0.001)")
     recipes = grid(base, axes)
     outcomes = sweep(recipes, engine="vectorised")
     assert {id(o.simulation.engine) for o in outcomes} == {id(outcomes[0].simulation.engine)}, "one group"
@@ -46,7 +47,7 @@ def test_configurations_train_together_as_they_would_alone(axes):
 
 
 def test_pieces_that_need_the_whole_model_take_a_value_each():
-    recipes = grid(BASE.replace(step=["add_gradient_noise(0.01)", "sgd(lr=0.1)", "project_to_ball(radius=3.0)"]),
+    recipes = grid(BASE.replace(client=["add_gradient_noise(0.01)", "sgd(lr=0.1)", "project_to_ball(radius=3.0)"]),
                    {"project_to_ball.radius": [2.0, 4.0], "add_gradient_noise.std": [0.001, 0.1]})
     for recipe, outcome in zip(recipes, sweep(recipes, engine="vectorised"), strict=True):
         same(askew.run(recipe, engine="sequential"), outcome)
@@ -169,7 +170,7 @@ def test_rates_belong_to_their_recipe_where_batches_differ_in_size(model, steps)
     network = Mixes() if model == "mixes" else nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8),
                                                              nn.Linear(8, 10))
     base = BASE.replace(batch_size=0, epochs=2, rounds=2, fraction=1.0)
-    recipes = [base.replace(step=step) for step in steps]
+    recipes = [base.replace(client=step) for step in steps]
     for recipe, outcome in zip(recipes, sweep(recipes, model=network, engine="vectorised"), strict=True):
         alone = askew.run(recipe, model=network, engine="sequential")
         for name, v in alone.model.items():
@@ -178,7 +179,7 @@ def test_rates_belong_to_their_recipe_where_batches_differ_in_size(model, steps)
 
 @pytest.mark.parametrize("values", [(0.0, 0.5), (0.5, 0.0)])
 def test_noise_of_one_recipe_does_not_hang_on_that_of_another(values):
-    recipes = [BASE.replace(step=[f"add_gradient_noise({v})", "sgd(lr=0.1)"], epochs=2) for v in values]
+    recipes = [BASE.replace(client=[f"add_gradient_noise({v})", "sgd(lr=0.1)"], epochs=2) for v in values]
     for recipe, outcome in zip(recipes, sweep(recipes, engine="vectorised"), strict=True):
         alone = askew.run(recipe, engine="sequential")
         for name, v in alone.model.items():

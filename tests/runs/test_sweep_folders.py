@@ -15,7 +15,7 @@ from askew.runs.sweep import grid, sweep
 pytestmark = pytest.mark.usefixtures("one_thread")
 # A rate that decays by rounds: lanes at different rounds must not share a step.
 BASE = askew.Recipe(population="dirichlet_per_class(clients=5, alpha=0.5)", batch_size=16, rounds=4, fraction=0.6,
-                    step="sgd(lr=decay(0.1, 0.7))", probes=["update_norms()"])
+                    client="sgd(lr=decay(0.1, 0.7))", probes=["update_norms()"])
 RECIPES = [*grid(BASE, {"sgd.lr": [0.03, 0.1], "seed": [0, 1]}), fednnnn(BASE), fedcd(BASE, milestones=[1, 2])]
 
 

@@ -37,7 +37,7 @@ def amsgrad(rate: float, a: float = 0.9, b: float = 0.99, tiny: float = 1e-4) ->
 
 
 RECIPE = askew.Recipe(population="power_law(clients=5, exponent=1.0, min_examples=20)", fraction=0.6, batch_size=64,
-                      rounds=3, model="mlp(hidden=[12])", step=[amsgrad(0.01)])
+                      rounds=3, model="mlp(hidden=[12])", client=[amsgrad(0.01)])
 
 
 @cache

@@ -48,7 +48,7 @@ def nova() -> askew.Aggregator:
 
 
 RECIPE = askew.Recipe(population="power_law(clients=6, exponent=1.2, min_examples=10)", batch_size=16, rounds=3,
-                      fraction=0.7, epochs=2, model="mlp(hidden=[12])", step=["sgd(lr=0.05)"], server=[nova()])
+                      fraction=0.7, epochs=2, model="mlp(hidden=[12])", client=["sgd(lr=0.05)"], server=[nova()])
 
 
 @cache

@@ -46,7 +46,7 @@ def middle_one() -> askew.Aggregator:
 
 
 RECIPE = askew.Recipe(population="power_law(clients=6, exponent=1.0, min_examples=20)", batch_size=64, rounds=3,
-                      fraction=0.7, model="mlp(hidden=[12])", step=["sgd(lr=0.2)"], server=[middle_one()])
+                      fraction=0.7, model="mlp(hidden=[12])", client=["sgd(lr=0.2)"], server=[middle_one()])
 
 
 @cache

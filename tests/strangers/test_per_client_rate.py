@@ -29,7 +29,7 @@ def own_rates(rates: list[float], at: float = 100.0) -> askew.Optimiser:
 
 RATES = [0.3, 0.02, 0.1, 0.2, 0.05]
 RECIPE = askew.Recipe(population="power_law(clients=5, exponent=1.0, min_examples=20)", batch_size=64, rounds=3,
-                      fraction=0.8, model="mlp(hidden=[12])", step=[own_rates(RATES, at=200.0)])
+                      fraction=0.8, model="mlp(hidden=[12])", client=[own_rates(RATES, at=200.0)])
 
 
 @cache

@@ -42,7 +42,7 @@ def network():
 
 
 RECIPE = askew.Recipe(objective=log_cosh(0.5), population="power_law(clients=5, exponent=1.0, min_examples=10)",
-                      batch_size=16, rounds=4, fraction=0.8, epochs=2, step=["sgd(lr=0.1, momentum=0.5)"])
+                      batch_size=16, rounds=4, fraction=0.8, epochs=2, client=["sgd(lr=0.1, momentum=0.5)"])
 
 
 @cache

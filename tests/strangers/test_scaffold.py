@@ -67,7 +67,7 @@ def keep_variate() -> askew.ServerPiece:
 
 
 RECIPE = askew.Recipe(population=f"power_law(clients={N}, exponent=1.0, min_examples=20)", fraction=0.6, batch_size=64,
-                      epochs=2, rounds=ROUNDS, model="mlp(hidden=[12])", step=[with_variates(LR), f"sgd(lr={LR})"],
+                      epochs=2, rounds=ROUNDS, model="mlp(hidden=[12])", client=[with_variates(LR), f"sgd(lr={LR})"],
                       server=["mean('uniform')", keep_variate()])
 
 

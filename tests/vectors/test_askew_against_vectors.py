@@ -209,8 +209,8 @@ def test_the_pieces_are_the_method(vector: Vector) -> None:
     data = vector.data
     if data["method"] is None:
         return
-    recipe = build("method", data["method"], base=Recipe(step=(data["base_step"],)))
-    for kind, specs, listed in (("client", recipe.client_specs, data["client"]),
+    recipe = build("method", data["method"], base=Recipe(client=(data["base_step"],)))
+    for kind, specs, listed in (("client", recipe.client, data["client"]),
                                 ("server", recipe.server, data["server"])):
         assert [str(essential(kind, spec)) for spec in specs] == [str(essential(kind, parse(kind, text)))
                                                                   for text in listed]

@@ -95,8 +95,8 @@ def _in_one_line(error: Exception) -> str:
     if isinstance(error, AskewError):
         return f"{error}{notes}"
     if _is_memory(error):  # torch's is a RuntimeError
-        return (f"the memory is full ({first_line(error)}); take a smaller network, smaller batches or fewer clients at "
-                f"once{notes}")
+        return (f"the memory is full ({first_line(error)}); take a smaller network, smaller batches or fewer clients "
+                f"at once{notes}")
     if isinstance(error, OSError):
         return f"{error.filename or 'a file'}: {error.strerror or first_line(error)}{notes}"
     return f"{type(error).__name__}: {first_line(error)}{notes}; for the place in the code, set ASKEW_TRACEBACK=1"

@@ -65,7 +65,8 @@ def mask_of(where: str, value: Any, length: int) -> Tensor:
     """[K] true and false, as a piece must give them: nothing else is read as one."""
     if not isinstance(value, Tensor) or value.dtype != torch.bool or tuple(value.shape) != (length,):
         form = f"{value.dtype} of shape {tuple(value.shape)}" if isinstance(value, Tensor) else shown(value)
-        raise AskewError(f"{where} must give one true or false per client, a bool tensor of shape ({length},), not {form}")
+        raise AskewError(f"{where} must give one true or false per client, a bool tensor of shape ({length},), "
+                         f"not {form}")
     return value
 
 

@@ -233,20 +233,20 @@ class ClientChain:
         at = [i for i, p in enumerate(self.pieces) if isinstance(p, Optimiser)]
         names = [p.name for p in self.pieces]
         if not at:
-            raise AskewError("step: no piece makes an update; add one, such as sgd(lr=0.1)")
+            raise AskewError("client: no piece makes an update; add one, such as sgd(lr=0.1)")
         if len(at) > 1:
-            raise AskewError(f"step: {names[at[0]]} and {names[at[1]]} both make the update; keep one of them")
-        check_once("step", self.pieces)
+            raise AskewError(f"client: {names[at[0]]} and {names[at[1]]} both make the update; keep one of them")
+        check_once("client", self.pieces)
         sending = [(name, p.name) for p in self.pieces for name in p.sends]
         if twice := [name for name, _ in sending if [n for n, _ in sending].count(name) > 1]:
-            raise AskewError(f"step: two pieces send {twice[0]!r}; keep one of them")
+            raise AskewError(f"client: two pieces send {twice[0]!r}; keep one of them")
         for i, p in enumerate(self.pieces):
             if isinstance(p, OnGradient) and i > at[0]:
-                raise AskewError(f"step: {p.name} acts on the gradient; put it before {names[at[0]]}")
+                raise AskewError(f"client: {p.name} acts on the gradient; put it before {names[at[0]]}")
             if isinstance(p, OnUpdate) and i < at[0]:
-                raise AskewError(f"step: {p.name} acts on an update; put it after {names[at[0]]}")
+                raise AskewError(f"client: {p.name} acts on an update; put it after {names[at[0]]}")
             sent = {name for other in plan.server for name in other.sends}
             if missing := [name for name in p.wants if name not in sent]:
-                raise AskewError(f"step: {p.name} wants {missing[0]!r} from the server; "
+                raise AskewError(f"client: {p.name} wants {missing[0]!r} from the server; "
                                  "add the server piece that sends it")
             p.check(replace(plan, before=self.pieces[:i], after=self.pieces[i + 1 :]))

@@ -6,7 +6,9 @@ named here, and nothing else.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+import contextlib
+import warnings
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
@@ -44,13 +46,18 @@ NormWithStatistics = _NormBase
 Conv = _ConvNd
 
 
-def compiler_settings(variants: int) -> AbstractContextManager[object]:
+@contextlib.contextmanager
+def compiler_settings(variants: int) -> Iterator[None]:
     """For calls of compiled functions: so many forms of one are kept, and axes that nobody marked have fixed lengths.
 
     Without the first, torch silently compiles no more beyond 8 forms; without the second it lets those axes vary in
-    which this network differs from the last one of the process, and then may fail to compile it.
+    which this network differs from the last one of the process, and then may fail to compile it. The compiler looks at
+    gradients that it was told nothing of, and warns of its own look.
     """
-    return torch._dynamo.config.patch(recompile_limit=variants, automatic_dynamic_shapes=False)
+    settings = torch._dynamo.config.patch(recompile_limit=variants, automatic_dynamic_shapes=False)
+    with settings, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r"The \.grad attribute of a Tensor that is not a leaf")
+        yield
 
 
 def mark_dynamic(v: Tensor, axis: int) -> None:

@@ -5,34 +5,45 @@ Old names of pieces and arguments stand here and nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from askew.core.registry import Spec, read_call
 
 FIELDS_OF_COMBINATORS = ("hold_out", "hold_out_use", "share", "validation")
+FIELDS_OF_CLIENTS = ("step", "upload")
 # A piece's name then -> now.
 RENAMED = {"askew.simulate.judge:accuracy_on_devices_of": "accuracy_on_devices_of",
            "askew.runs.judge:accuracy_on_devices_of": "accuracy_on_devices_of"}
 DROPPED = {"accuracy_on_devices_of": ("of",)}  # arguments that say nothing any more
-FIRST_POPULATION = "shards(clients=10, shards_per_client=2)"  # the default of a recipe that had these fields
+FIRST_STEP = "sgd(lr=0.1)"
+FIRST_POPULATION = "shards(clients=10, shards_per_client=2)"  # these two: the defaults of recipes that had such fields
 
 
 def migrate(values: Mapping[str, Any]) -> dict[str, Any]:
     """The keys of a recipe file, whichever version wrote it, as this version has them.
 
     Format 2 had a rate's schedule among the arguments of `sgd`, four fields for what are combinators now, and modules'
-    names in those of pieces.
+    names in those of pieces; format 3 two fields, `step` and `upload`, for a client's pieces.
 
     Example:
         >>> migrate({"step": ["sgd(lr=0.1, lr_decay=0.992)"], "population": "iid(clients=4)", "hold_out": 0.1})
-        {'step': ['sgd(lr=decay(start=0.1, factor=0.992))'], 'population': 'iid(clients=4) + hold_out(fraction=0.1)'}
+        {'population': 'iid(clients=4) + hold_out(fraction=0.1)', 'client': ['sgd(lr=decay(start=0.1, factor=0.992))']}
+        >>> migrate({"upload": "quantize(8)"})
+        {'client': ['sgd(lr=0.1)', 'quantize(8)']}
     """
     rest = {key: value for key, value in values.items() if key not in FIELDS_OF_COMBINATORS}
     if len(rest) < len(values) and isinstance(population := values.get("population", FIRST_POPULATION), str):
         rest["population"] = " + ".join([population, *_combinators(values)])
-    changes = {"step": _with_schedule, "probes": _renamed}
+    if "client" not in rest and any(key in rest for key in FIELDS_OF_CLIENTS):
+        rest["client"] = [*_listed(rest.pop("step", FIRST_STEP)), *_listed(rest.pop("upload", []))]
+    changes = {"client": _with_schedule, "probes": _renamed}
     return {key: _each(value, changes[key]) if key in changes else value for key, value in rest.items()}
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    """The pieces of a field, of which a single one may stand alone."""
+    return value if isinstance(value, list | tuple) else [value]
 
 
 def _combinators(values: Mapping[str, Any]) -> list[str]:

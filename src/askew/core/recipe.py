@@ -24,19 +24,18 @@ from askew.core.arguments import accepted, bare, checked, hints_of
 from askew.core.bounds import LARGEST, Bounds, Count
 from askew.core.errors import AskewError, first_line, shown, suggest
 from askew.core.files import MEGABYTE, read_text
-from askew.core.migrate import FIELDS_OF_COMBINATORS, migrate
+from askew.core.migrate import FIELDS_OF_CLIENTS, FIELDS_OF_COMBINATORS, migrate
 from askew.core.population_spec import PopulationSpec
 from askew.core.registry import Spec
 
 # Field -> kind of the pieces it holds.
 PIECE_FIELDS = {"data": "data", "preprocess": "preprocess", "population": "partition", "model": "model",
-                "start": "start", "objective": "objective", "step": "client", "upload": "client", "server": "server",
-                "pool": "pool", "probes": "probe", "adversity": "adversity", "guard": "guard"}
-LIST_FIELDS = ("preprocess", "step", "upload", "server", "probes", "adversity", "guard")
-SIDES = {"client": ("step", "upload"), "server": ("server",)}  # where pieces of one name may do different things
+                "start": "start", "objective": "objective", "client": "client", "server": "server", "pool": "pool",
+                "probes": "probe", "adversity": "adversity", "guard": "guard"}
+LIST_FIELDS = ("preprocess", "client", "server", "probes", "adversity", "guard")
 LARGEST_FILE = 4 * MEGABYTE  # a recipe of all pieces has a few kilobytes
 LONGEST_NAME = 200  # characters: names stand in tables and in the names of folders
-FORMAT = 3  # of recipes and their fingerprints. 1: taken over the whole text; 2: see `migrate`
+FORMAT = 4  # of recipes and their fingerprints. 1: taken over the whole text; 2 and 3: see `migrate`
 Pieces = Sequence[Any]  # strings, Specs or made pieces before __post_init__, Specs after it
 
 
@@ -53,8 +52,8 @@ class Recipe:
         model: the network.
         start: where its weights start from.
         objective: what is minimised, and what a model is judged by.
-        step: the pieces of a client's local step.
-        upload: the pieces that an update passes on its way to the server.
+        client: the pieces of a client's round: what is done to a gradient, what makes a step of it, what an update
+            passes on its way to the server.
         epochs: local epochs E in each round.
         batch_size: local batch size B; 0 takes all of a client's examples at once.
         server: the pieces of the server's update.
@@ -77,8 +76,7 @@ class Recipe:
     model: Any = "mlp(hidden=[64])"
     start: Any = "random()"
     objective: Any = "cross_entropy()"
-    step: Pieces = ("sgd(lr=0.1)",)
-    upload: Pieces = ()
+    client: Pieces = ("sgd(lr=0.1)",)
     epochs: Count = 1
     batch_size: Annotated[int, Bounds(0, LARGEST)] = 10
     server: Pieces = ("mean()",)
@@ -116,8 +114,8 @@ class Recipe:
 
         Args:
             address: a field (`rounds`) or piece.argument (`sgd.lr`, or `decay.start` of a schedule inside
-                it), as `--set` writes it; `client.adam.lr` and `server.adam.lr` (or a field's name in front)
-                where both have a piece of that name. One that takes the same arguments in both (`quantize`)
+                it), as `--set` writes it; `client.adam.lr` and `server.adam.lr`, with the field in
+                front, where both have a piece of that name. One that takes the same arguments in both (`quantize`)
                 is changed in both without it.
             value: the new value.
         """
@@ -157,11 +155,6 @@ class Recipe:
                   if field.name not in ("name", "seed")}
         text = "\n".join(f"{name} = {value}" for name, value in sorted(values.items()) if value != _default(cls, name))
         return hashlib.sha256(f"format {FORMAT}\n{text}".encode()).hexdigest()[:12]
-
-    @property
-    def client_specs(self) -> tuple[Spec, ...]:
-        """All pieces of a client's round."""
-        return (*self.step, *self.upload)
 
     def to_toml(self) -> str:
         """The recipe as a TOML file that `from_toml` reads back to an equal value."""
@@ -219,17 +212,20 @@ def _check_key(name: str) -> None:
     if name in FIELDS_OF_COMBINATORS:
         call = "hold_out(0.05, use=100)" if name.startswith("hold_out") else f"{name}(0.2)"
         raise AskewError(f"{name!r} is a part of population now: write '... + {call}' behind the scheme")
+    if name in FIELDS_OF_CLIENTS:
+        raise AskewError(f"{name!r} is a part of client now: write client = [...], all pieces of a client's round in "
+                         "their order")
     if name not in known:
         raise AskewError(f"unknown key {name!r}; {suggest(name, known)}")
 
 
 def _fields_at(address: str, place: str | None = None) -> Sequence[str]:
-    """The fields that hold the pieces of a place: client, server, or a field itself."""
+    """The fields that may hold a piece."""
     if place is None:
         return list(PIECE_FIELDS)
-    if place not in SIDES and place not in PIECE_FIELDS:
-        raise AskewError(f"{address}: there is no {place!r} in a recipe; {suggest(place, [*SIDES, *PIECE_FIELDS])}")
-    return SIDES.get(place, (place,))
+    if place not in PIECE_FIELDS:
+        raise AskewError(f"{address}: there is no {place!r} in a recipe; {suggest(place, PIECE_FIELDS)}")
+    return [place]
 
 
 def _check_one_meaning(address: str, target: str, held: Mapping[str, Sequence[tuple[str, Spec]]]) -> None:

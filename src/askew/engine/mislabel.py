@@ -42,9 +42,10 @@ def mislabelled(recipe: Recipe, adversities: Sequence[Adversity], population: Po
         ctx = AdversityContext.of(recipe, population, at)
         keys = rng.fold(rng.fold(ctx.lasting_key, owner), index)
         new = adversity.relabel(labels, keys, data.num_classes)
-        if not isinstance(new, torch.Tensor) or new.shape != labels.shape or not 0 <= int(new.min()) <= int(new.max()) < data.num_classes:
-            raise AskewError(f"adversity {adversity.name}: relabel must give one class in 0..{data.num_classes - 1} for each "
-                             "of the labels that it was given")
+        fits = isinstance(new, torch.Tensor) and new.shape == labels.shape
+        if not fits or not 0 <= int(new.min()) <= int(new.max()) < data.num_classes:
+            raise AskewError(f"adversity {adversity.name}: relabel must give one class in 0..{data.num_classes - 1} "
+                             "for each of the labels that it was given")
         labels = torch.where(adversity.strikes(ctx)[owner], new, labels)
     wrong = (labels != true).nonzero().flatten()
     x, y = data.train.x, data.train.y

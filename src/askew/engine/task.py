@@ -217,7 +217,7 @@ def build_task(recipe: Recipe, *, data: Dataset | None = None, population: Popul
     module = _rewritten(module, pool_before_relu, prepare.apply(data.train.x[:3], None))
     axes = batch_axes(module, prepare.apply(data.train.x[:3], None))
     key_dropouts(module, axes)
-    client = ClientChain([registry.build("client", spec) for spec in recipe.client_specs])
+    client = ClientChain([registry.build("client", spec) for spec in recipe.client])
     server = ServerChain([registry.build("server", spec) for spec in recipe.server])
     pool: Pool = registry.build("pool", recipe.pool)
     task = Task(

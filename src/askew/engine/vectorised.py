@@ -189,7 +189,7 @@ class Vectorised:
 
     def _chain(self, lanes: Sequence[Lane], jobs: list[tuple[int, Job]]) -> BatchedChain:
         """The pieces of all lanes' jobs; arguments in which the lanes differ become one value per job."""
-        specs = [lane.task.recipe.client_specs for lane in lanes]
+        specs = [lane.task.recipe.client for lane in lanes]
         varying: dict[tuple[int, str], Tensor] = {}
         for at, piece in enumerate(specs[0]):
             numbers = [numbers_of(pieces[at]) for pieces in specs]

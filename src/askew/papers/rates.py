@@ -13,10 +13,10 @@ from askew.core.errors import AskewError
 from askew.core.recipe import Recipe
 from askew.data.locate import cache_folder
 from askew.engine.choice import make_engine
-from askew.engine.memory import recall, remember
 from askew.engine.protocol import Job, Lane
 from askew.engine.task import available, build_task, cohort_size, initial_model
 from askew.engine.threads import threads_for, use_threads
+from askew.papers.machine_facts import recall, remember
 from askew.papers.plan import Need, images, num_clients
 from askew.papers.store import Results
 from askew.runs.environment import device_name
@@ -75,7 +75,7 @@ def try_out(recipe: Recipe, device: str, engine: str = "auto", precision: str = 
     x = torch.rand(clients * examples, *shape, generator=generator)
     x, y = (x * 255).to(dtype) if dtype == torch.uint8 else x, torch.arange(len(x)) % 10
     data = Dataset.from_tensors((x, y), (x[:10], y[:10]), name=recipe.data.name)
-    trial = Recipe(data=recipe.data, preprocess=recipe.preprocess, model=recipe.model, step=recipe.step, epochs=1,
+    trial = Recipe(data=recipe.data, preprocess=recipe.preprocess, model=recipe.model, client=recipe.client, epochs=1,
                    batch_size=recipe.batch_size, population=f"iid(clients={clients})", rounds=1)
     with torch.random.fork_rng(devices=[]):
         task = build_task(trial, data=data, device=device)

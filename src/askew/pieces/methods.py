@@ -69,9 +69,9 @@ def centralised(base: Recipe | None = None) -> Recipe:
     """
     recipe = _named(base, "centralised")
     cohort = max(1, round(recipe.fraction * _num_clients(recipe.population)))
-    optimiser = tuple(spec for spec in recipe.step if isinstance(build("client", spec), Optimiser))
+    optimiser = tuple(spec for spec in recipe.client if isinstance(build("client", spec), Optimiser))
     return recipe.replace(population="pooled()", batch_size=recipe.batch_size * cohort, fraction=1.0, start="random()",
-                          step=optimiser, upload=(), server=("mean()",), pool="single_model()", probes=(), adversity=(),
+                          client=optimiser, server=("mean()",), pool="single_model()", probes=(), adversity=(),
                           guard=())
 
 
@@ -93,7 +93,7 @@ def server_momentum(base: Recipe | None = None, beta: float = 0.5) -> Recipe:
 def fedprox(base: Recipe | None = None, mu: float = 0.01) -> Recipe:
     """A proximal term in each client's loss (Sahu et al. 2018)."""
     recipe = _named(base, "fedprox")
-    return recipe.replace(step=(add_proximal(mu), *recipe.step))
+    return recipe.replace(client=(add_proximal(mu), *recipe.client))
 
 
 @piece("method")
@@ -123,7 +123,7 @@ def projected(base: Recipe | None = None, radius: float = 3.0, noise: float = 0.
     """Projected SGD at the clients, with noise on the gradients if wanted (ozdayi2020, section 3.2, table 3)."""
     recipe = _named(base, "projected")
     noisy = (add_gradient_noise(noise),) if noise else ()
-    return recipe.replace(step=(*noisy, *recipe.step, project_to_ball(radius, centre)))
+    return recipe.replace(client=(*noisy, *recipe.client, project_to_ball(radius, centre)))
 
 
 @piece("method")
@@ -175,9 +175,9 @@ def fedcd(base: Recipe | None = None, milestones: list[int] | None = None, bits:
 def quantised(recipe: Recipe, bits: int = 8, rounding: Literal["random", "nearest"] = "random") -> Recipe:
     """The recipe with models of few bits per weight, as `fedcd` has them."""
     if rounding == "nearest":
-        return recipe.replace(upload=(*recipe.upload, quantize(bits)), server=(*recipe.server, quantize_model(bits)))
+        return recipe.replace(client=(*recipe.client, quantize(bits)), server=(*recipe.server, quantize_model(bits)))
     # Section 2 also compresses the server's models, at milestones; the notebook, which made the figures, does not.
-    return recipe.replace(upload=(*recipe.upload, quantize_at_random(bits)))
+    return recipe.replace(client=(*recipe.client, quantize_at_random(bits)))
 
 
 @piece("method")
@@ -190,7 +190,7 @@ def scaffold(base: Recipe | None = None, lr: PositiveRate | None = None) -> Reci
     """
     recipe = _named(base, "scaffold")
     drift = correct_drift() if lr is None else correct_drift(lr)
-    return recipe.replace(step=(drift, *recipe.step),
+    return recipe.replace(client=(drift, *recipe.client),
                           server=_then(_aggregated(recipe, mean("uniform")), update_control()))
 
 
@@ -206,7 +206,7 @@ def feddyn(base: Recipe | None = None, alpha: float = 0.1) -> Recipe:
     """A penalty that moves with the clients' drift, taken back at the server (Acar et al. 2021)."""
     recipe = _named(base, "feddyn")
     server = _then(_aggregated(recipe, mean("uniform")), correct_dynamically(alpha))
-    return recipe.replace(step=(add_dynamic_regulariser(alpha), *recipe.step), server=server)
+    return recipe.replace(client=(add_dynamic_regulariser(alpha), *recipe.client), server=server)
 
 
 @piece("method")
@@ -257,8 +257,8 @@ def kept_momentum(base: Recipe | None = None, momentum: float = 0.9) -> Recipe:
     recipe = _named(base, "kept_momentum")
     changed = tuple(Spec(spec.name, {**spec.args, "momentum": momentum, "keep_momentum": True})
                     if "keep_momentum" in inspect.signature(find("client", spec.name)).parameters else spec
-                    for spec in recipe.step)
-    return recipe.replace(step=changed)
+                    for spec in recipe.client)
+    return recipe.replace(client=changed)
 
 
 @piece("method")
@@ -270,7 +270,7 @@ def dp_fedavg(base: Recipe | None = None, noise: float = 1.0, length: float = 1.
         length: to which updates are clipped.
     """
     recipe = _named(base, "dp_fedavg")
-    return recipe.replace(step=(*recipe.step, clip_update(length)),
+    return recipe.replace(client=(*recipe.client, clip_update(length)),
                           server=_then(_aggregated(recipe, mean("uniform")), add_noise(noise, length)))
 
 
@@ -279,14 +279,14 @@ def fedper(base: Recipe | None = None, names: list[str] | None = None) -> Recipe
     """Layers that stay at the client (Arivazhagan et al. 2019); by default those named fc2, the
     head of the small networks here."""
     recipe = _named(base, "fedper")
-    return recipe.replace(step=(*recipe.step, stay_local(names or ["fc2.*"])))
+    return recipe.replace(client=(*recipe.client, stay_local(names or ["fc2.*"])))
 
 
 @piece("method")
 def fedbn(base: Recipe | None = None, names: list[str] | None = None) -> Recipe:
     """Normalisation layers that stay at the client (Li et al. 2021); by default those with bn or norm in the name."""
     recipe = _named(base, "fedbn")
-    return recipe.replace(step=(*recipe.step, stay_local(names or ["*bn*", "*norm*"])))
+    return recipe.replace(client=(*recipe.client, stay_local(names or ["*bn*", "*norm*"])))
 
 
 def _aggregated(recipe: Recipe, aggregator: Aggregator) -> Recipe:

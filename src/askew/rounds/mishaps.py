@@ -48,8 +48,8 @@ def spoilt(task: Task, round: int, chunk: Chunk) -> Chunk:
             good = dict(chunk.message)
             bad = adversity.spoil(tree_map(torch.clone, good))  # a copy: it may work in place
             if _form(bad) != _form(good):
-                raise AskewError(f"adversity {adversity.name}: spoil must give a message of the form that it was given; "
-                                 "keep its names and shapes")
+                raise AskewError(f"adversity {adversity.name}: spoil must give a message of the form that it was "
+                                 "given; keep its names and shapes")
             message = tree_map(partial(_rows_where, on_device(struck, chunk.losses.device)), bad, good)
             chunk = replace(chunk, message=message, squares=None)
     return chunk

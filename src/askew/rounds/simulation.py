@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,12 +16,13 @@ from askew.core import registry, rng
 from askew.core.client_memory import ClientMemory
 from askew.core.client_piece import OnGradient
 from askew.core.cohort import LONGEST, Cohort
+from askew.core.compat import tree_map
 from askew.core.dataset import Examples
 from askew.core.errors import AskewError, DivergedError
 from askew.core.interrupt import shielded
 from askew.core.pool import MANY_CLIENTS, Changes
-from askew.core.probe import Round, Setting
-from askew.core.tensors import ModelState, num_bytes
+from askew.core.probe import ProbeContext, Round
+from askew.core.tensors import ModelState, Tree, num_bytes
 from askew.engine.evaluate import Verdict, device_record, device_scores, means_of_parts, record_of
 from askew.engine.protocol import Engine
 from askew.engine.schedule import ToHost
@@ -34,6 +35,7 @@ from askew.rounds.record import RESERVED, plain_numbers
 from askew.rounds.round import begin, one_round
 
 Record = dict[str, Any]
+RowOf = Callable[[int, int], Tree]
 
 
 @dataclass(frozen=True)
@@ -72,12 +74,12 @@ class Simulation:
             start = initial_model(task) if start is None else start
         self.models: dict[int, GlobalModel] = {0: GlobalModel(start, task.server.init(start.params))}
         self.pool_state = task.pool.init(task.num_clients)
-        self._setting = Setting(
+        self._probe_context = ProbeContext(
             module=task.module, data=task.data, population=task.population,
             batch_size=task.recipe.batch_size, train=self._train_twin, predict=task.predict,
         )
         # One state a probe and model; a model that is new to a probe starts afresh.
-        self._probe_states: list[dict[int, Any]] = [{0: probe.init(self._setting)} for probe in task.probes]
+        self._probe_states: list[dict[int, Any]] = [{0: probe.init(self._probe_context)} for probe in task.probes]
         rest = num_bytes(start.buffers)
         self._bytes_down = (task.server.payload or num_bytes)(start.params) + rest
         self._bytes_up = (task.client.payload or num_bytes)(start.params) + rest
@@ -151,7 +153,7 @@ class Simulation:
         round, entries = self.round, self.models
         if behind is not None:
             round, entries = behind.gathering.round + 1, {**behind.gathering.entries, **behind.after}
-        return begin(self.task, self._setting, round, entries, self.pool_state, self.memory)
+        return begin(self.task, self._probe_context, round, entries, self.pool_state, self.memory)
 
     def launched(self, gathering: Gathering, after: dict[int, GlobalModel]) -> Launched:
         """A round that has been trained and aggregated, and what the host wants to know of it."""
@@ -194,7 +196,7 @@ class Simulation:
         changes = self._update_pool() if task.pool.needs_validation else Changes()
         record |= task.pool.metrics(self.pool_state, task.population.groups)
         if self.round % task.recipe.evaluate_every == 0 or self.finished:
-            record |= self.evaluate()
+            record |= self.evaluate(self._rows_after(gathering, changes))
         with shielded():  # memory is changed in place: this is done whole, and with it the round
             self._remember(gathering, changes)
             self.last_record = record
@@ -207,8 +209,27 @@ class Simulation:
         for number in changes.deleted:
             self.memory.forget(number)
 
-    def evaluate(self) -> Record:
-        """The objective's measures and the loss now, as the recipe wants them judged."""
+    def _rows_after(self, gathering: Gathering, changes: Changes) -> RowOf:
+        """What clients will remember when the round is done, of which nothing has been taken down yet."""
+        new = {(number, client): (rows, at) for number, clients, rows in gathering.remembered
+               for at, client in enumerate(clients)}
+        parents = {child: parent for parent, child in changes.clones}
+
+        def row(number: int, client: int) -> Tree:
+            number = parents.get(number, number)
+            if (number, client) not in new:
+                return self.memory.row(number, client)
+            rows, at = new[number, client]
+            return tree_map(lambda v: v[at], rows)
+
+        return row
+
+    def evaluate(self, row: RowOf | None = None) -> Record:
+        """The objective's measures and the loss now, as the recipe wants them judged.
+
+        Args:
+            row: (model, client) -> what the client remembers of it, where that is not what `memory` holds.
+        """
         task = self.task
         choice = np.asarray(task.pool.choice(self.pool_state))
         with use_threads(self.threads.evaluation):
@@ -222,18 +243,18 @@ class Simulation:
         # Else every device has the test set's score.
         told_apart = task.population.test is not None or task.data.num_classes > 1 or task.personal
         if by_devices or (told_apart and task.num_clients <= MANY_CLIENTS):
-            devices = (self._personal_scores() if task.client.enters
+            devices = (self._personal_scores(row or self.memory.row) if task.client.enters
                        else device_scores(verdicts, choice, task.population))
             result |= device_record(devices, task.population.groups, task.objective)
             if by_devices:
                 result[task.objective.headline] = float(devices.mean())
         return result
 
-    def _personal_scores(self) -> np.ndarray:
+    def _personal_scores(self, row: RowOf) -> np.ndarray:
         """Each client's score with the model of its choice and the tensors that it keeps for itself."""
         task, choice, result = self.task, np.asarray(self.task.pool.choice(self.pool_state)), []
         for client, number in enumerate(choice.tolist()):
-            own = task.client.enter(self.view(number), self.memory.row(number, client))
+            own = task.client.enter(self.view(number), row(number, client))
             scores = device_scores({0: task.evaluate(own)}, np.zeros(len(choice), np.int64), task.population)
             result.append(scores[client])
         return np.asarray(result)
@@ -241,7 +262,7 @@ class Simulation:
     def device_scores(self) -> np.ndarray:
         """Each client's score with the model it would use now."""
         if self.task.client.enters:
-            return self._personal_scores()
+            return self._personal_scores(self.memory.row)
         choice = np.asarray(self.task.pool.choice(self.pool_state))
         verdicts = {int(number): self.task.evaluate(self.view(int(number))) for number in np.unique(choice)}
         return device_scores(verdicts, choice, self.task.population)
@@ -294,8 +315,8 @@ class Simulation:
             seen = Round(self.round + 1, self.models[number].model, after.model,
                          cohort, cohort.clients, self._evaluated(after))
             states = self._probe_states[i]
-            state = states[number] if number in states else probe.init(self._setting)
-            values, states[number] = probe.read(self._setting, seen, state, gathered.get(i))
+            state = states[number] if number in states else probe.init(self._probe_context)
+            values, states[number] = probe.read(self._probe_context, seen, state, gathered.get(i))
             values = plain_numbers(f"probe {probe.spec.name if probe.spec else i}", values, self._taken)
             record |= {name if number == 0 else f"model {number}: {name}": value for name, value in values.items()}
         return record
@@ -309,7 +330,7 @@ class Simulation:
             guard = f"{registry.names('guard')[0]}()"
             return f"clients send nonsense: add a guard that leaves such updates out (guard = '{guard}')"
         rate = next((f"{spec.name}.lr is {spec.args['lr']}"
-                     for spec in self.task.recipe.step if "lr" in spec.args), None)
+                     for spec in self.task.recipe.client if "lr" in spec.args), None)
         clips = any(isinstance(p, OnGradient) for p in self.task.client.pieces)
         return ("lower the learning rate" + (f" ({rate})" if rate else "")
                 + ("" if clips else ", or clip gradients (clip_gradient(10) before sgd)"))

@@ -13,7 +13,7 @@ ONE_CLASS = "shards(clients=10, shards_per_client=1)"
 # Fields of `Recipe`. The rate is the best of 0.03, 0.1, 0.3, 1 for FedAvg, mean over the federations of `SKEWS`. (With
 # 1 it does better on one class a client, 0.898 against 0.854, and breaks down on two, 0.244 against 0.931.)
 JOB: dict[str, Any] = {"data": "digits()", "population": ONE_CLASS, "model": "mlp(hidden=[64])",
-                       "step": ["sgd(lr=0.3)"], "epochs": 1, "batch_size": 10, "rounds": 30}
+                       "client": ["sgd(lr=0.3)"], "epochs": 1, "batch_size": 10, "rounds": 30}
 # The table that comes first: what skew costs FedAvg. From no skew to the job's own federation.
 SKEWS = {"all clients alike": "iid(clients=10)",
          "two classes a client": "shards(clients=10, shards_per_client=2, distinct=true)",

@@ -11,18 +11,16 @@ import contextlib
 import time
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 import torch
-from torch import nn
 
 from askew.core import interrupt, registry
 from askew.core.dataset import Dataset
 from askew.core.errors import AskewError, DivergedError, InUseError, UnwritableError, first_line
 from askew.core.interrupt import shielded
-from askew.core.population import Population
 from askew.core.recipe import Recipe
 from askew.core.start import Start
 from askew.core.tensors import ModelState
@@ -32,69 +30,16 @@ from askew.engine.task import Task, available, build_task
 from askew.engine.threads import examples_per_step, threads_for, use_threads
 from askew.rounds.round import one_round
 from askew.rounds.simulation import Launched, Record, Simulation
+from askew.runs.configuration import Configuration, Means, OnEnd, OnRound, shape_of
 from askew.runs.data_prints import print_of_data, print_of_population
 from askew.runs.environment import describe_environment
 from askew.runs.folders import RECIPE, check_free
-from askew.runs.pace import Every, Pace
+from askew.runs.pace import Pace
 from askew.runs.result import Result
 from askew.runs.run_folder import FAILED, INTERRUPTED, RunFolder
 from askew.runs.running import Running
 
 Key = TypeVar("Key", bound=Hashable)
-OnRound = Callable[[int, Record, Recipe], None]
-OnEnd = Callable[[int, Result], None]
-
-
-@dataclass(frozen=True)
-class Configuration:
-    """One run to do.
-
-    Args:
-        recipe: what to do.
-        path: its run folder; nothing is written without one.
-        go_on: from what the folder holds: what finished, diverged or failed is not trained again, what was interrupted
-            goes on from its checkpoint; where there is none, what askew wrote there is replaced.
-        overwrite: replace a run that the folder holds.
-        retry: what failed goes on from its checkpoint, too.
-        wave: all configurations of a wave are over before one of the next begins.
-    """
-
-    recipe: Recipe
-    path: Path | None = None
-    go_on: bool = False
-    overwrite: bool = False
-    retry: bool = False
-    wave: int = 0
-
-
-@dataclass(frozen=True)
-class Means:
-    """With what configurations are trained.
-
-    Args:
-        engine: "auto", or one of `askew.engine.choice.ENGINES`. What is gone on with keeps its engine under "auto".
-        precision: of the vectorised engine on a GPU; what is gone on with keeps its own.
-        data, population, model: objects in place of what recipes name.
-        as_alone: whether "auto" takes for each configuration the engine that it would have alone, for the same bits;
-            else it takes the one that suits as many of a shape as there are.
-        checkpoint_every: how often runs with a folder are saved.
-    """
-
-    engine: str = "auto"
-    precision: str = "fp32"
-    device: str = "cpu"
-    data_dir: str | None = None
-    data: Dataset | None = None
-    population: Population | None = None
-    model: nn.Module | None = None
-    as_alone: bool = False
-    checkpoint_every: Every = field(default_factory=Every)
-
-    @property
-    def replaced(self) -> dict[str, str]:
-        """What stands in place of what recipes name, and of which type it is."""
-        objects = {"data": self.data, "population": self.population, "model": self.model}
-        return {name: type(value).__name__ for name, value in objects.items() if value is not None}
 
 
 def drive(configurations: Sequence[Configuration], means: Means, *, keep: bool = True, limit_s: float | None = None,
@@ -113,8 +58,7 @@ def drive(configurations: Sequence[Configuration], means: Means, *, keep: bool =
 
     Returns:
         one result per configuration, in their order; one that diverges or fails does not stop the others. On Ctrl-C,
-        what
-        there is so far: the results of what was not finished are `interrupted`.
+        what there is so far: the results of what was not finished are `interrupted`.
     """
     check_engine(means.engine, means.precision)
     deadline = None if limit_s is None else time.monotonic() + limit_s
@@ -210,10 +154,10 @@ class _Course:
                     self._train(alone, {i: tasks[i]})
 
     def _interrupt(self) -> None:
-        """Keep what is under way, as far as it can be written."""
+        """Keep what is under way, as far as it can be written; one that cannot keeps no other from it."""
         with shielded():
             for i in list(self.running):
-                with contextlib.suppress(UnwritableError):
+                with contextlib.suppress(Exception):
                     self.leave(i, INTERRUPTED)
 
     def _fail(self, i: int, error: Exception) -> None:
@@ -237,17 +181,18 @@ class _Course:
                 self.end(i, replace(failed, failed=f"{reason}; it could not be saved, either: {first_line(second)}"))
         if self._stop_at_failure:
             if kept and configuration.path is not None:
-                error.add_note(f"what there was of the run has been kept; askew resume {configuration.path} goes on from there")
+                error.add_note(f"what there was of the run has been kept; askew resume {configuration.path} goes on "
+                               "from there")
             raise error
         self._errors.append(error)
         warnings.warn(f"{configuration.path or configuration.recipe.name} failed: {reason}", stacklevel=2)
 
     def leave(self, i: int, stopped: str | None = None, together: int = 1, failed: str | None = None) -> None:
-        """One that was under way is over."""
+        """One that was under way is over: what is finished on disk is so here, too, also where Ctrl-C comes now."""
         with shielded():
             result = self.running[i].end(stopped, together, failed)
             del self.running[i]
-        self.end(i, result)
+            self.end(i, result)
 
     def _look(self, i: int, configuration: Configuration, path: Path) -> None:
         """What an earlier session left in a folder."""
@@ -257,8 +202,8 @@ class _Course:
             return
         folder = RunFolder.open(path)
         if folder.recipe != recipe.replace(name=folder.recipe.name):
-            raise _OtherRecipeError(f"{str(path)!r} holds a run of another recipe; go on with the settings it began with, "
-                                    "or name another folder")
+            raise _OtherRecipeError(f"{str(path)!r} holds a run of another recipe; go on with the settings it began "
+                                    "with, or name another folder")
         ended = folder.is_finished or folder.divergence is not None
         if ended or (folder.failure is not None and not configuration.retry):
             try:
@@ -266,8 +211,8 @@ class _Course:
                 result = Result(recipe, folder.records(), folder.load_weights("model"), folder.seconds, folder=path,
                                 diverged=folder.divergence, together=folder.together, failed=folder.failure)
             except AskewError as error:
-                warnings.warn(f"{error}: {'it goes on from its checkpoint' if folder.has_checkpoint else 'it is trained again'}",
-                              stacklevel=2)
+                now = "it goes on from its checkpoint" if folder.has_checkpoint else "it is trained again"
+                warnings.warn(f"{error}: {now}", stacklevel=2)
             else:
                 folder.tidy()
                 for record in result.records:
@@ -277,8 +222,8 @@ class _Course:
         if folder.has_checkpoint:
             for name in folder.environment.get("replaced", {}):
                 if name not in self.means.replaced:
-                    raise AskewError(f"{str(path)!r} was given a {name} of its own; go on in Python with askew.resume(..., "
-                                     f"{name}=...)")
+                    raise AskewError(f"{str(path)!r} was given a {name} of its own; go on in Python with "
+                                     f"askew.resume(..., {name}=...)")
             self._earlier[i] = folder
 
     def _load(self, recipes: Iterable[Recipe]) -> None:
@@ -317,7 +262,9 @@ class _Course:
             environment = self._earlier[i].environment if i in self._earlier else {}
             name = self.means.engine
             if name == "auto":  # what goes on keeps its engine, also alone where the others were stopped by an error
-                name = self._engine_of.setdefault(i, environment.get("engine") or choice(tasks[i]))
+                if i not in self._engine_of:
+                    self._engine_of[i] = environment.get("engine") or choice(tasks[i])
+                name = self._engine_of[i]
             # An engine has one network for all that it trains together: what is not trained must be alike.
             return name, environment.get("precision", self.means.precision), tasks[i].untrained
 
@@ -458,7 +405,8 @@ class _Lockstep:
                     self._running[i].add(record)
                 self._course.tell(i, record, self._running[i].recipe)
 
-    def _launch(self, simulations: Mapping[int, Simulation], behind: Mapping[int, Launched] | None = None) -> dict[int, Launched]:
+    def _launch(self, simulations: Mapping[int, Simulation],
+                behind: Mapping[int, Launched] | None = None) -> dict[int, Launched]:
         """Hand a round of each to the device, all at the same one.
 
         Args:
@@ -469,18 +417,6 @@ class _Lockstep:
             made = one_round(list(gatherings.values()), self._engine)
             return {i: simulations[i].launched(gathering, after)
                     for (i, gathering), after in zip(gatherings.items(), made, strict=True)}
-
-
-def shape_of(recipe: Recipe) -> str:
-    """What must be equal for recipes to train together; numbers in the local step may differ.
-
-    Example:
-        >>> shape_of(Recipe(step="sgd(lr=0.1)")) == shape_of(Recipe(step="sgd(lr=0.5)", server="momentum()", seed=3))
-        True
-    """
-    client = [registry.without_numbers(spec) for spec in recipe.client_specs]
-    return repr((recipe.data, recipe.preprocess, recipe.model, recipe.epochs, recipe.batch_size, client,
-                 recipe.objective))
 
 
 def _grouped(numbers: Iterable[int], key: Callable[[int], Key]) -> dict[Key, list[int]]:

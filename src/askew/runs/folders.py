@@ -25,7 +25,8 @@ def check_apart(folders: Sequence[Path]) -> None:
     places = [Path(os.path.abspath(folder)) for folder in folders]
     for place in places:
         if places.count(place) > 1 or any(parent in places for parent in place.parents):
-            raise AskewError(f"folders: {str(place)!r} is named twice or lies in another of them; give each run its own")
+            raise AskewError(f"folders: {str(place)!r} is named twice or lies in another of them; give each run "
+                             "its own")
 
 
 def check_free(path: Path, overwrite: bool = False) -> None:
@@ -51,7 +52,9 @@ def check_free(path: Path, overwrite: bool = False) -> None:
         if not overwrite and (path / RECIPE).exists():
             raise AskewError(f"--out: {str(path)!r} already holds a run; name another folder, or add --overwrite")
     elif not _is_empty(path):
-        raise AskewError(f"--out: {str(path)!r} is not empty and holds no run; name another folder")
+        marked = (path / MARKER).exists()
+        remedy = f', or, if it is a run whose {MARKER} was damaged, write {{"askew": "run"}} to that file' * marked
+        raise AskewError(f"--out: {str(path)!r} is not empty and holds no run; name another folder{remedy}")
 
 
 def check_many(path: Path | None, go_on: bool, kind: str) -> None:

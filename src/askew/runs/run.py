@@ -13,7 +13,8 @@ from askew.core.errors import AskewError, DivergedError
 from askew.core.population import Population
 from askew.core.recipe import Recipe
 from askew.rounds.simulation import Record
-from askew.runs.driver import Configuration, Means, drive
+from askew.runs.configuration import Configuration, Means
+from askew.runs.driver import drive
 from askew.runs.folders import check_free
 from askew.runs.pace import Every
 from askew.runs.result import Result

@@ -81,7 +81,8 @@ class RunFolder:
             return
         memory = self.path / MEMORY
         if memory.is_symlink():
-            raise AskewError(f"{str(memory)!r} is a link, and what it leads to is not askew's to write; remove the link")
+            raise AskewError(f"{str(memory)!r} is a link, and what it leads to is not askew's to write; remove "
+                             "the link")
         mark(self.path, "run")
         self._lock = Lock(self.path / MARKER, self.path)
         for path in [*self.path.iterdir(), *memory.glob("*")]:

@@ -13,7 +13,8 @@ from askew.core.arguments import checked
 from askew.core.dataset import Dataset
 from askew.core.errors import AskewError
 from askew.core.recipe import Recipe
-from askew.runs.driver import Configuration, Means, OnEnd, OnRound, drive
+from askew.runs.configuration import Configuration, Means, OnEnd, OnRound
+from askew.runs.driver import drive
 from askew.runs.folders import check_apart
 from askew.runs.pace import Every
 from askew.runs.result import Result

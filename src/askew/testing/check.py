@@ -93,12 +93,12 @@ def _with_piece(recipe: Recipe, piece: ClientPiece | ServerPiece,
     clients = [p for p in pieces if isinstance(p, ClientPiece)]
     servers = [p for p in pieces if isinstance(p, ServerPiece)]
     optimiser: list[Any] = [p for p in clients if isinstance(p, Optimiser)] or [
-        spec for spec in recipe.step if isinstance(registry.build("client", spec), Optimiser)]
+        spec for spec in recipe.client if isinstance(registry.build("client", spec), Optimiser)]
     aggregator: list[Any] = [p for p in servers if isinstance(p, Aggregator)] or [
         spec for spec in recipe.server if isinstance(registry.build("server", spec), Aggregator)]
     before = [p for p in clients if isinstance(p, OnGradient)]
     behind = [p for p in clients if not isinstance(p, OnGradient | Optimiser)]
-    return recipe.replace(step=[*before, *optimiser, *behind], upload=(),
+    return recipe.replace(client=[*before, *optimiser, *behind],
                           server=[*aggregator, *(p for p in servers if not isinstance(p, Aggregator))])
 
 
@@ -149,7 +149,7 @@ def _numbers(piece: ClientPiece | ServerPiece) -> dict[str, list[float]]:
 
 def _check_together(trial: Trial, piece: ClientPiece | ServerPiece, argument: str, values: Sequence[float]) -> None:
     """Configurations that differ in one number of the piece: together, and each alone."""
-    field = "step" if isinstance(piece, ClientPiece) else "server"
+    field = "client" if isinstance(piece, ClientPiece) else "server"
     specs = getattr(trial.recipe, field)
     tasks = [trial.task(trial.recipe.replace(**{
         field: [spec.with_args(**{argument: value}) if spec == piece.spec else spec for spec in specs]}))

@@ -63,7 +63,7 @@ def test_it_is_torchs_adam(kept):
     """Half of the clients in each of three rounds: kept moments and their count of steps go on where the client's last
     round, not the federation's, has left them."""
     step = [f"adam(lr=0.01, beta1=0.8, beta2=0.9, epsilon=1e-4, keep_state={kept})"]
-    recipe = BASE.replace(step=step)
+    recipe = BASE.replace(client=step)
     expected = plain(recipe, lambda weights: torch.optim.Adam(weights, 0.01, (0.8, 0.9), 1e-4), kept)
     for engine in ("sequential", "vectorised"):
         got = askew.run(recipe, engine=engine).model
@@ -72,7 +72,7 @@ def test_it_is_torchs_adam(kept):
 
 
 def test_kept_momentum_is_torchs_sgd_kept_per_client():
-    recipe = BASE.replace(step=["sgd(lr=0.1, momentum=0.9, keep_momentum=true)"])
+    recipe = BASE.replace(client=["sgd(lr=0.1, momentum=0.9, keep_momentum=true)"])
     expected = plain(recipe, lambda weights: torch.optim.SGD(weights, 0.1, momentum=0.9), kept=True)
     afresh = plain(recipe, lambda weights: torch.optim.SGD(weights, 0.1, momentum=0.9), kept=False)
     got = askew.run(recipe).model

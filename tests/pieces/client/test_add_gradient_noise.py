@@ -38,19 +38,19 @@ def test_tensors_steps_and_clients_have_streams_of_their_own():
 
 def test_each_step_of_a_run_draws_fresh_noise_and_leaves_the_batches_alone():
     """With a rate so small that the model does not matter, two clients' noise differs and two runs' is the same."""
-    recipe = askew.Recipe(rounds=1, population="iid(clients=2)", step=["add_gradient_noise(1.0)", "sgd(lr=1e-3)"])
+    recipe = askew.Recipe(rounds=1, population="iid(clients=2)", client=["add_gradient_noise(1.0)", "sgd(lr=1e-3)"])
     first, second = askew.run(recipe).model, askew.run(recipe).model
     assert all(torch.equal(first[name], second[name]) for name in first)
     # The losses before the first step depend on the batches alone: the noise took no numbers from the shuffle.
-    quiet = recipe.replace(step=["sgd(lr=0.0)"]), recipe.replace(step=["add_gradient_noise(1.0)", "sgd(lr=0.0)"])
+    quiet = recipe.replace(client=["sgd(lr=0.0)"]), recipe.replace(client=["add_gradient_noise(1.0)", "sgd(lr=0.0)"])
     assert askew.run(quiet[0]).records[0]["train_loss"] == askew.run(quiet[1]).records[0]["train_loss"]
 
 
 def test_the_noise_of_a_whole_client_has_the_size_that_many_steps_give():
     """n independent steps of std s at rate r move each weight by r s sqrt(n): 72 steps are told from 1 repeated."""
     recipe = askew.Recipe(rounds=1, population="iid(clients=2)", model="mlp(hidden=[])", batch_size=10)
-    plain = askew.run(recipe.replace(step=["sgd(lr=1e-4)"], fraction=0.5)).model
-    noisy = askew.run(recipe.replace(step=["add_gradient_noise(100.0)", "sgd(lr=1e-4)"], fraction=0.5)).model
+    plain = askew.run(recipe.replace(client=["sgd(lr=1e-4)"], fraction=0.5)).model
+    noisy = askew.run(recipe.replace(client=["add_gradient_noise(100.0)", "sgd(lr=1e-4)"], fraction=0.5)).model
     moved = torch.cat([(noisy[name] - plain[name]).flatten() for name in plain])
     assert float(moved.std()) == pytest.approx(1e-4 * 100.0 * 72**0.5, rel=0.1)
 

@@ -51,7 +51,7 @@ def test_a_stronger_term_keeps_the_clients_nearer():
     lengths = []
     for mu in (0.0, 1.0, 5.0):
         step = [f"add_proximal({mu})", "sgd(lr=0.1)"]
-        result = askew.run(askew.Recipe(rounds=1, step=step, probes=["update_norms()"]))
+        result = askew.run(askew.Recipe(rounds=1, client=step, probes=["update_norms()"]))
         lengths.append(next(v for key, v in result.records[0].items() if key.startswith("E")))
     assert lengths[0] > lengths[1] > lengths[2] > 0
 

@@ -111,6 +111,6 @@ def test_with_a_part_of_the_clients_c_moves_by_their_share():
 
 def test_one_side_without_the_other_is_refused(refused):
     with refused("correct_drift wants 'control' from the server"):
-        askew.run(BASE.replace(step=["correct_drift()", "sgd(0.1)"]))
+        askew.run(BASE.replace(client=["correct_drift()", "sgd(0.1)"]))
     with refused("update_control wants 'control' from the clients"):
         askew.run(BASE.replace(server=["mean()", "update_control()"]))

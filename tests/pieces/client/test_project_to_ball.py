@@ -56,7 +56,7 @@ def test_the_result_is_in_the_ball_and_on_the_ray_to_where_the_step_led(w, start
 @pytest.mark.parametrize("centre", ["origin", "start"])
 def test_after_a_round_every_client_is_in_the_ball(centre):
     """A rate of 0.5 leads all clients out of so small a ball, so that all end on its surface."""
-    task = build_task(askew.Recipe(step=["sgd(lr=0.5)", f"project_to_ball(0.7, centre='{centre}')"]))
+    task = build_task(askew.Recipe(client=["sgd(lr=0.5)", f"project_to_ball(0.7, centre='{centre}')"]))
     start = initial_model(task)
     for _, chunk in Sequential(task).train([Lane(task, {0: start}, [Job(0, client) for client in range(10)], 0)]):
         ends = [v[0] + (start.params[name] if centre == "origin" else 0.0) for name, v in chunk.updates.items()]

@@ -76,7 +76,7 @@ def test_bytes_of_a_round_by_hand():
     base = askew.Recipe(rounds=1)
     plain = askew.run(base).records[0]
     assert (plain["bytes_up"], plain["bytes_down"]) == (10 * 4 * 4810, 10 * 4 * 4810)
-    up = askew.run(base.replace(upload=["quantize(8)"])).records[0]
+    up = askew.run(base.replace(client=[*base.client, "quantize(8)"])).records[0]
     assert (up["bytes_up"], up["bytes_down"]) == (10 * (4810 + 16), 10 * 4 * 4810)
     both = askew.run(fedcd(base, rounding="nearest")).records[0]
     assert (both["bytes_up"], both["bytes_down"]) == (10 * (4810 + 16), 10 * (4810 + 16))
@@ -87,7 +87,7 @@ def test_bytes_of_a_round_by_hand():
 
 def test_the_uploaded_model_has_few_values():
     """One client, uploads of 3 bits: what the server stores of each tensor takes at most 7 values."""
-    model = askew.run(askew.Recipe(rounds=1, population="pooled()", upload=["quantize(3)"])).model
+    model = askew.run(askew.Recipe(rounds=1, population="pooled()", client=["sgd(lr=0.1)", "quantize(3)"])).model
     for name, v in model.items():
         step = float(v.abs().max()) / 3
         levels = v / step

@@ -22,7 +22,7 @@ from askew.pieces.client import quantize, quantize_at_random, sgd
 ROUNDINGS = 20_000
 NETWORKS = {"dense": {}, "convolutions and batch norm": {
     "model": "fednnnn_cifar_cnn()", "population": "shards(clients=10, shards_per_client=2) + hold_out(0.8)",
-    "step": "sgd(lr=0.001)"}}
+    "client": "sgd(lr=0.001)"}}
 
 
 def sent(piece, params, u, key=None):
@@ -162,7 +162,7 @@ def test_bytes_by_hand(bits, size):
 
 def test_bytes_of_a_round_by_hand():
     """An MLP 64-64-10: 4,736 weights in two tensors, 74 biases. Up 4,736 + 2 * 4 + 4 * 74 per client, down floats."""
-    record = askew.run(askew.Recipe(rounds=1, upload=["quantize_at_random(8)"])).records[0]
+    record = askew.run(askew.Recipe(rounds=1, client=["sgd(lr=0.1)", "quantize_at_random(8)"])).records[0]
     assert (record["bytes_up"], record["bytes_down"]) == (10 * (4736 + 8 + 296), 10 * 4 * 4810)
 
 
@@ -191,8 +191,9 @@ ENGINES = {"sequential": lambda task: make_engine("sequential", task),
 def test_every_engine_sends_what_the_sequential_one_does(engine, network, bits):
     """Clients of unequal sizes, one round. An engine's weights differ in the last digits, which may carry a weight to
     the other neighbour on its grid, one weight in thousands at most; the others are the same."""
-    recipe = askew.Recipe(population="power_law(clients=5, exponent=0.7)", batch_size=20, rounds=1,
-                          upload=f"quantize_at_random({bits})").replace(**NETWORKS[network])
+    recipe = askew.Recipe(population="power_law(clients=5, exponent=0.7)", batch_size=20, rounds=1)
+    recipe = recipe.replace(**NETWORKS[network])
+    recipe = recipe.replace(client=[*recipe.client, f"quantize_at_random({bits})"])
     task = build_task(recipe)
     start = initial_model(task)
 

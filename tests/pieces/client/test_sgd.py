@@ -108,7 +108,7 @@ def test_momentum_that_is_kept_goes_on_in_the_clients_next_round(client):
 def test_whole_runs_with_and_without_kept_momentum():
     """The first round is the same, since nobody remembers anything; the second is not."""
     base = askew.Recipe(rounds=2)
-    kept, forgotten = (askew.run(base.replace(step=f"sgd(lr=0.05, momentum=0.9, keep_momentum={keeps})"))
+    kept, forgotten = (askew.run(base.replace(client=f"sgd(lr=0.05, momentum=0.9, keep_momentum={keeps})"))
                        for keeps in (True, False))
     assert kept.records[0] == forgotten.records[0]
     assert kept.records[1]["train_loss"] != forgotten.records[1]["train_loss"]

@@ -10,13 +10,15 @@ from torch import nn
 import askew
 from askew.core import rng
 from askew.core.by_hand import client_message
+from askew.engine.choice import make_engine
 from askew.engine.local import batches
 from askew.engine.task import build_task
 from askew.pieces.client import stay_local
 from askew.pieces.methods import fedbn, fedper
+from askew.rounds.simulation import Simulation
 
 BASE = askew.Recipe(population="shards(clients=4, shards_per_client=2)", batch_size=64, rounds=3, fraction=0.5,
-                    model="mlp(hidden=[8])", step=["sgd(lr=0.3)"])
+                    model="mlp(hidden=[8])", client=["sgd(lr=0.3)"])
 
 
 def normed():
@@ -108,3 +110,19 @@ def test_patterns_that_match_nothing_are_refused(refused):
         askew.run(fedper(BASE, names=["head.*"]))
     with refused("names is empty"):
         stay_local([])
+
+
+@pytest.mark.parametrize("engine", ["sequential", "vectorised"])
+@pytest.mark.parametrize("pool", [{}, {"pool": "clone_and_delete(milestones=[1, 2])", "population":
+                                       "shards(clients=4, shards_per_client=2) + validation(fraction=0.2)"}])
+@pytest.mark.parametrize("method", [fedper, fedbn])
+def test_clients_are_judged_with_what_they_learnt_this_round(method, pool, engine):
+    """Also where a model was cloned in the round: a client then has of the copy what it has of the original."""
+    recipe = method(BASE.replace(**pool, rounds=2, fraction=1.0), **({"names": ["2.*"]} if method is fedbn else {}))
+    task = build_task(recipe, model=normed() if method is fedbn else None)
+    simulation = Simulation(task, make_engine(engine, task))
+    for _ in range(recipe.rounds):
+        record = simulation.advance()
+        scores = simulation.device_scores()  # with what was taken down when the round was done
+        assert record["device_accuracy_mean"] == pytest.approx(scores.mean(), abs=1e-12)
+        assert record["device_accuracy_min"] == pytest.approx(scores.min(), abs=1e-12)

@@ -110,7 +110,7 @@ def data(targets, y, name="mine"):
 
 
 NUMBERS = data("numbers", torch.arange(24.0).view(12, 2))
-IID = askew.Recipe(population="iid(clients=2)", rounds=2, objective="mean_squared_error()", step="sgd(lr=0.001)")
+IID = askew.Recipe(population="iid(clients=2)", rounds=2, objective="mean_squared_error()", client="sgd(lr=0.001)")
 
 
 @pytest.mark.parametrize(("recipe", "own", "message"), [

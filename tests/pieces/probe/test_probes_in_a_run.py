@@ -47,7 +47,7 @@ UNEQUAL = BASE.replace(population="power_law(clients=6, exponent=0.7)", fraction
 def _in_order() -> Probe:
     """A probe of one's own that would show any order in which clients arrive."""
 
-    def read(setting, round, state, gathered):
+    def read(ctx, round, state, gathered):
         return {"who": list(round.clients), "shares": round.cohort.weights.tolist(),
                 "lengths": round.cohort.lengths.tolist()}, state
 
@@ -115,7 +115,7 @@ def test_every_engine_gives_every_probe_the_same_round(recipe, form):
 
 def test_records_are_strict_json():
     """A rate of 0 moves nobody: ratios are undefined, and JSON has no NaN."""
-    still = askew.run(BASE.replace(probes=PROBES, step=["sgd(lr=0)"], rounds=1)).records[0]
+    still = askew.run(BASE.replace(probes=PROBES, client=["sgd(lr=0)"], rounds=1)).records[0]
     assert still["N"] == still["E"] == still["server_step"] == still["weight_divergence"] == 0
     assert still["unmoved"] == 1
     assert still["N/E"] is None

@@ -46,4 +46,4 @@ def test_without_noise_and_with_long_updates_allowed_it_is_fedavg():
 def test_a_mean_in_which_one_client_counts_more_than_another_is_refused(refused):
     """One client's data could move it by more than length / |S|."""
     with refused("add_noise: clients must count the same before noise; use mean\\('uniform'\\)"):
-        askew.run(askew.Recipe(step=["sgd(0.1)", "clip_update(1.0)"], server=[mean(), add_noise(1.0, 1.0)]))
+        askew.run(askew.Recipe(client=["sgd(0.1)", "clip_update(1.0)"], server=[mean(), add_noise(1.0, 1.0)]))

@@ -112,7 +112,7 @@ def test_a_whole_round_of_the_composed_method(engine):
     for parameter in network.parameters():
         nn.init.zeros_(parameter)
     population = Population.of(Ownership.of([[0], [1]]), y.numpy(), 2)
-    recipe = fednnnn(askew.Recipe(step=["_push(cancel_from=1)"], batch_size=0, epochs=1, rounds=2))
+    recipe = fednnnn(askew.Recipe(client=["_push(cancel_from=1)"], batch_size=0, epochs=1, rounds=2))
     task = build_task(recipe, data=data, population=population, model=network)
     simulation = Simulation(task, ENGINES[engine](task))
     for evaluated in (1.0, 0.7):

@@ -58,8 +58,8 @@ def test_one_client_that_lies_does_not_carry_the_model_away():
         return askew.ClientPiece(end=end)
 
     recipe = askew.Recipe(population="iid(clients=5)", rounds=3, model="mlp(hidden=[8])",
-                          upload=["client_three_lies()"])
-    start = askew.run(recipe.replace(rounds=1, step=["sgd(0.0)"])).model
+                          client=["sgd(0.1)", "client_three_lies()"])
+    start = askew.run(recipe.replace(rounds=1, client=["sgd(0.0)"])).model
     models = [askew.run(method(recipe)).model for method in (fedavg, by_median)]
     far, near = (float(sum((model[name] - v).norm() for name, v in start.items())) for model in models)
     assert far > 10 * near

@@ -83,7 +83,7 @@ def at_rates(rates, **changes):
     for number in range(1, 6):  # a schedule that is any list of numbers
         drops = f"drops({drops}, at=[{number}], factor={rates[number] / rates[number - 1]})"
     step = [f"sgd(lr={drops}, momentum=0.5, keep_momentum=True)"]
-    return askew.run(DIGITS.replace(step=step, **changes), engine="sequential")
+    return askew.run(DIGITS.replace(client=step, **changes), engine="sequential")
 
 
 def losses_of(result):
@@ -94,7 +94,7 @@ def losses_of(result):
 @pytest.mark.parametrize("engine", ["sequential", "vectorised"])
 def test_a_run_on_a_plateau_is_one_at_the_lower_rates(population, engine):
     """Clients with momentum that they keep, and centralised training: rates 0.1, 0.1, 0.1, 0.05, 0.05, 0.025."""
-    recipe = DIGITS.replace(step=["sgd(lr=0.1, momentum=0.5, keep_momentum=True)", "scale_by_server()"],
+    recipe = DIGITS.replace(client=["sgd(lr=0.1, momentum=0.5, keep_momentum=True)", "scale_by_server()"],
                             server=["mean()", IMPATIENT], population=population)
     got = askew.run(recipe, engine=engine)
     expected = at_rates([1, 1, 1, 0.5, 0.5, 0.25], population=population)
@@ -105,7 +105,7 @@ def test_a_run_on_a_plateau_is_one_at_the_lower_rates(population, engine):
 def test_a_sweep_watches_each_configuration_by_itself():
     """Five in one computation: rates of which some stall, and factors and thresholds that differ."""
     numbers = [(0.1, 0.5, 0.9), (1e-6, 0.1, 1e-4), (0.3, 0.5, 0.02), (0.1, 0.2, 0.0), (0.1, 0.3, 0.5)]
-    recipes = [DIGITS.replace(step=[f"sgd(lr={lr})", "scale_by_server()"], seed=seed,
+    recipes = [DIGITS.replace(client=[f"sgd(lr={lr})", "scale_by_server()"], seed=seed,
                               server=["mean()", f"plateau(patience=0, factor={factor}, threshold={threshold})"])
                for seed, (lr, factor, threshold) in enumerate(numbers)]
     together = sweep(recipes, engine="vectorised")
@@ -118,7 +118,7 @@ def test_a_sweep_watches_each_configuration_by_itself():
 
 
 def test_what_makes_no_sense_is_refused(refused):
-    follows = DIGITS.replace(step=["sgd(lr=0.1)", "scale_by_server()"])
+    follows = DIGITS.replace(client=["sgd(lr=0.1)", "scale_by_server()"])
     with refused("plateau: no client follows it; add scale_by_server"):
         askew.run(DIGITS.replace(server=["mean()", "plateau()"]))
     with refused("scale_by_server wants 'factor' from the server"):

@@ -31,7 +31,7 @@ def test_a_round_is_the_average_fine_tuned_with_plain_torch_sgd():
     """The model after a round equals torch.optim.SGD from the plain average on the held-out examples: 2 epochs, in
     the order of the server's stream, with the clients' rate and weight decay but without their proximal term."""
     base = askew.Recipe(population="shards(clients=10, shards_per_client=2) + hold_out(0.05)", rounds=1, batch_size=16,
-                        step=["add_proximal(0.5)", "sgd(lr=0.2, weight_decay=0.01)"])
+                        client=["add_proximal(0.5)", "sgd(lr=0.2, weight_decay=0.01)"])
     average = askew.run(base)
     task = build_task(base)
     with torch.no_grad():

@@ -38,7 +38,7 @@ class Case:
     def __str__(self) -> str:
         return (f"case {self.number}: {self.network}\n{len(self.sizes)} clients of {self.sizes} examples, B "
                 f"{self.recipe.batch_size}, E {self.recipe.epochs}, C {self.recipe.fraction}, "
-                f"{[str(s) for s in self.recipe.step]}, seed {self.recipe.seed}")
+                f"{[str(s) for s in self.recipe.client]}, seed {self.recipe.seed}")
 
 
 class Add(nn.Module):
@@ -284,5 +284,5 @@ def _federation(draw: random.Random, normed: bool, number: int) -> tuple[list[in
                         ["add_proximal(0.1)", "sgd(lr=0.01)"], ["clip_gradient(0.5)", "sgd(lr=0.02)"],
                         ["add_gradient_noise(0.01)", "sgd(lr=0.01)", "project_to_ball(20.0)"]])
     return sizes, askew.Recipe(batch_size=batch, epochs=draw.choice([1, 1, 2, 3]),
-                               fraction=draw.choice([1.0, 1.0, 0.6, 0.2]), step=step, seed=draw.randint(0, 99),
+                               fraction=draw.choice([1.0, 1.0, 0.6, 0.2]), client=step, seed=draw.randint(0, 99),
                                name=f"case {number}")

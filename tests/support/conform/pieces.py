@@ -201,40 +201,41 @@ KEPT = "sgd(lr=0.05, momentum=0.9, keep_momentum=True)"
 SENDERS = {"control": "update_control()", "factor": "plateau(patience=0, threshold=0.9)"}
 # name -> (recipe, network in place of the recipe's); of clients that remember something, four of six in each round.
 REMEMBERING = {
-    "kept momentum": (UNEQUAL.replace(step=[KEPT], epochs=2), None),
+    "kept momentum": (UNEQUAL.replace(client=[KEPT], epochs=2), None),
     "kept momentum behind a clip, Nesterov": (
-        UNEQUAL.replace(step=["clip_gradient(0.5)", "sgd(lr=0.05, momentum=0.9, nesterov=True, keep_momentum=True)"]),
+        UNEQUAL.replace(client=["clip_gradient(0.5)", "sgd(lr=0.05, momentum=0.9, nesterov=True, keep_momentum=True)"]),
         None),
-    "kept momentum, one client": (UNEQUAL.replace(step=[KEPT], population="pooled()", batch_size=100), None),
-    "kept momentum, one client a round": (UNEQUAL.replace(step=[KEPT], fraction=0.1, rounds=8), None),
-    "kept momentum, batchnorm and dropout": (UNEQUAL.replace(step=["sgd(lr=0.01, momentum=0.9, keep_momentum=True)"]),
+    "kept momentum, one client": (UNEQUAL.replace(client=[KEPT], population="pooled()", batch_size=100), None),
+    "kept momentum, one client a round": (UNEQUAL.replace(client=[KEPT], fraction=0.1, rounds=8), None),
+    "kept momentum, batchnorm and dropout": (UNEQUAL.replace(client=["sgd(lr=0.01, momentum=0.9, keep_momentum=True)"]),
                                              normed),
-    "kept momentum and random rounding": (UNEQUAL.replace(step=[KEPT, "quantize_at_random(bits=16)"]), None),
-    "kept momentum of several models": (fedcd(UNEQUAL.replace(step=[KEPT], rounds=5), milestones=[1, 2], bits=16),
+    "kept momentum and random rounding": (UNEQUAL.replace(client=[KEPT, "quantize_at_random(bits=16)"]), None),
+    "kept momentum of several models": (fedcd(UNEQUAL.replace(client=[KEPT], rounds=5), milestones=[1, 2], bits=16),
                                         None),
-    "a counter": (UNEQUAL.replace(step=["step_by_rounds()"], rounds=5), None),
-    "a counter and momentum": (UNEQUAL.replace(step=["pull_by_count()", KEPT], rounds=5), None),
-    "memory that stays as it is": (UNEQUAL.replace(step=["with_a_rate_that_is_kept()", "sgd(lr=0.1)"]), None),
-    "control variates": (UNEQUAL.replace(step=["subtract_control()", "sgd(lr=0.1)"],
+    "a counter": (UNEQUAL.replace(client=["step_by_rounds()"], rounds=5), None),
+    "a counter and momentum": (UNEQUAL.replace(client=["pull_by_count()", KEPT], rounds=5), None),
+    "memory that stays as it is": (UNEQUAL.replace(client=["with_a_rate_that_is_kept()", "sgd(lr=0.1)"]), None),
+    "control variates": (UNEQUAL.replace(client=["subtract_control()", "sgd(lr=0.1)"],
                                          server=["mean('uniform')", "add_up_control()"], rounds=5), None),
     "control variates, equal clients": (
-        askew.Recipe(step=["subtract_control()", "sgd(lr=0.1)"], server=["mean()", "add_up_control()"], rounds=4,
+        askew.Recipe(client=["subtract_control()", "sgd(lr=0.1)"], server=["mean()", "add_up_control()"], rounds=4,
                      fraction=0.5), None),
-    "a layer that stays at home": (UNEQUAL.replace(step=["sgd(lr=0.1)", "stay_at_home(part='fc2.')"], rounds=5), None),
-    "a layer that stays at home, batchnorm": (UNEQUAL.replace(step=["sgd(lr=0.01)", "stay_at_home(part='norm.')"],
+    "a layer that stays at home": (UNEQUAL.replace(client=["sgd(lr=0.1)", "stay_at_home(part='fc2.')"], rounds=5),
+                                   None),
+    "a layer that stays at home, batchnorm": (UNEQUAL.replace(client=["sgd(lr=0.01)", "stay_at_home(part='norm.')"],
                                                               rounds=4), normed),
 }
 RECIPES = {
     **REMEMBERING,
-    "what is known of a client": (UNEQUAL.replace(step=["sgd(lr=0.1)", "by_facts()"], epochs=2), None),
-    "what is known of a client, from the first step on": (UNEQUAL.replace(step=["begin_by_facts()", "sgd(lr=0.1)"],
+    "what is known of a client": (UNEQUAL.replace(client=["sgd(lr=0.1)", "by_facts()"], epochs=2), None),
+    "what is known of a client, from the first step on": (UNEQUAL.replace(client=["begin_by_facts()", "sgd(lr=0.1)"],
                                                                           epochs=2), None),
-    "more in the message": (UNEQUAL.replace(step=["sgd(lr=0.1)", "tell()"],
+    "more in the message": (UNEQUAL.replace(client=["sgd(lr=0.1)", "tell()"],
                                             server=["mean()", "scale_by_what_is_told()"]), None),
-    "what the server sends besides": (UNEQUAL.replace(step=["pull_to_shared()", "sgd(lr=0.1)"],
+    "what the server sends besides": (UNEQUAL.replace(client=["pull_to_shared()", "sgd(lr=0.1)"],
                                                       server=["mean()", "send_average()"]), None),
     "a rate that falls on a plateau, of clients and server": (
-        UNEQUAL.replace(step=["sgd(lr=0.1, momentum=0.9, keep_momentum=True)", "scale_by_server()"], rounds=5,
+        UNEQUAL.replace(client=["sgd(lr=0.1, momentum=0.9, keep_momentum=True)", "scale_by_server()"], rounds=5,
                         server=["mean()", "plateau(patience=0, factor=0.5, threshold=0.9, server=True)"]), None),
     "median": (UNEQUAL.replace(server=["coordinate_median()"]), None),
     "mean of all updates that are kept": (UNEQUAL.replace(server=["mean_of_everything()", "momentum(0.5)"]), None),
@@ -244,18 +245,18 @@ RECIPES = {
     "one client a round": (UNEQUAL.replace(fraction=0.1), None),
     "one client": (UNEQUAL.replace(population="pooled()", batch_size=100), None),
     "client momentum, decay, proximal term": (
-        UNEQUAL.replace(step=["add_proximal(0.1)",
+        UNEQUAL.replace(client=["add_proximal(0.1)",
                               "sgd(lr=drops(decay(0.1, 0.9), at=[2]), momentum=0.9, weight_decay=0.01)"]), None),
-    "clipped gradients, momentum": (UNEQUAL.replace(step=["clip_gradient(0.5)",
+    "clipped gradients, momentum": (UNEQUAL.replace(client=["clip_gradient(0.5)",
                                                           "sgd(lr=0.05, momentum=0.9, nesterov=True)"]), None),
     "projection and noise": (projected(UNEQUAL, radius=3.0, noise=0.01), None),
     "projection around the start": (projected(UNEQUAL, radius=0.5, centre="start"), None),
-    "state that starts at 1": (UNEQUAL.replace(step=["adam_from_one()"]), None),
-    "state that starts at the weights": (UNEQUAL.replace(step=["pull_to_first()"]), None),
-    "state that counts": (UNEQUAL.replace(step=["step_by_count()"]), None),
+    "state that starts at 1": (UNEQUAL.replace(client=["adam_from_one()"]), None),
+    "state that starts at the weights": (UNEQUAL.replace(client=["pull_to_first()"]), None),
+    "state that counts": (UNEQUAL.replace(client=["step_by_count()"]), None),
     "state that starts at 1 behind a clip, two epochs": (
-        UNEQUAL.replace(step=["clip_gradient(0.5)", "adam_from_one(lr=0.005)"], epochs=2), None),
-    "quantised updates": (UNEQUAL.replace(upload=["quantize(bits=12, what='update')"]), None),
+        UNEQUAL.replace(client=["clip_gradient(0.5)", "adam_from_one(lr=0.005)"], epochs=2), None),
+    "quantised updates": (UNEQUAL.replace(client=[*UNEQUAL.client, "quantize(bits=12, what='update')"]), None),
     "fednnnn": (fednnnn(UNEQUAL), None),
     "ozdayi's combination": (ozdayi_combination(UNEQUAL), None),
     "fedcd": (fedcd(UNEQUAL, milestones=[1, 2], bits=16), None),
@@ -263,7 +264,7 @@ RECIPES = {
     "augmentation": (UNEQUAL.replace(preprocess=["random_crop(padding=1)", "random_flip()"]), None),
     # Over a handful of examples BatchNorm magnifies rounding.
     "batchnorm and dropout": (UNEQUAL.replace(population=ALL), normed),
-    "batchnorm, dropout and a state that starts at 1": (UNEQUAL.replace(step=["adam_from_one(lr=0.001)"]), normed),
+    "batchnorm, dropout and a state that starts at 1": (UNEQUAL.replace(client=["adam_from_one(lr=0.001)"]), normed),
 }
 
 
@@ -276,21 +277,21 @@ def recipe_with(kind: str, call: str) -> Recipe:
         built, sgd = registry.build(kind, call), "sgd(lr=0.1)"
         if built.wants:
             base = base.replace(server=["mean()", SENDERS[built.wants[0]]])
-        return base.replace(step=[call] if isinstance(built, Optimiser)
+        return base.replace(client=[call] if isinstance(built, Optimiser)
                             else [call, sgd] if isinstance(built, OnGradient) else [sgd, call])
     if kind == "schedule":
-        return base.replace(step=[f"sgd(lr={call})"])
+        return base.replace(client=[f"sgd(lr={call})"])
     if kind == "server" and isinstance(registry.build(kind, call), Aggregator):
-        base = base.replace(step=f"sgd(lr=0.1, momentum={registry.parse(kind, call).args.get('momentum', 0.0)})")
+        base = base.replace(client=f"sgd(lr=0.1, momentum={registry.parse(kind, call).args.get('momentum', 0.0)})")
         base = fedcd(base, milestones=[1], bits=16) if "score" in call else base
         return base.replace(server=[call])
     if kind == "server":
-        clients = ["correct_drift()", "sgd(lr=0.1)"] if registry.build(kind, call).wants else base.step
+        clients = ["correct_drift()", "sgd(lr=0.1)"] if registry.build(kind, call).wants else base.client
         if call.startswith("plateau"):
             clients = ["sgd(lr=0.1)", "scale_by_server()"]
         if call.startswith("add_noise"):
             clients = ["sgd(lr=0.1)", "clip_update(length=1.0)"]
-        return base.replace(step=clients, server=["mean('uniform')", call])
+        return base.replace(client=clients, server=["mean('uniform')", call])
     if kind == "pool":
         return base.replace(pool=call, population=base.population + "validation(0.2)")
     if kind == "start":

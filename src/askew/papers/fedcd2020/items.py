@@ -28,7 +28,7 @@ BASE = Recipe(
                 # The notebook's order and numbers.
                 "normalise(mean=[0.4914, 0.4822, 0.4465], std=[0.2023, 0.1994, 0.201])"],
     population="hierarchical(clients=30)", model="fedcd_cnn()",
-    step=["sgd(lr=drops(0.1, at=[25, 50, 75]), momentum=0.9, weight_decay=0.0005)"],
+    client=["sgd(lr=drops(0.1, at=[25, 50, 75]), momentum=0.9, weight_decay=0.0005)"],
     epochs=3, batch_size=128, fraction=0.5, rounds=50)
 HYPERGEOMETRIC = BASE.replace(population="hypergeometric(clients=30)", rounds=80)
 BIASES = {"bias 0.3": (0.3, 0.3), "bias 0.6 to 0.7": (0.6, 0.7), "bias 0.9": (0.9, 0.9)}
@@ -86,11 +86,11 @@ def _hypergeometric_changes() -> Item:
 
 def quick(recipe: Recipe) -> Recipe:
     """The same devices with 300 images each, a small network and 10 rounds, in which the milestones come sooner."""
-    (sgd,) = recipe.step
+    sgd, *behind = recipe.client
     keeps = ", keep_momentum=True" if sgd.args.get("keep_momentum") else ""
     small = recipe.replace(population=recipe.population.with_args(examples=300), preprocess=recipe.preprocess[-1:],
-                           model="small_cnn()", step=(f"sgd(lr=0.03, momentum=0.9{keeps})",), epochs=2, batch_size=32,
-                           rounds=10, evaluate_every=2)
+                           model="small_cnn()", client=(f"sgd(lr=0.03, momentum=0.9{keeps})", *behind), epochs=2,
+                           batch_size=32, rounds=10, evaluate_every=2)
     return (small.with_setting("clone_and_delete.milestones", [2, 5, 7]) if recipe.pool.name == "clone_and_delete"
             else small)
 

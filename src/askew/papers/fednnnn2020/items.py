@@ -92,7 +92,7 @@ def _base(data: Data, population: str) -> Recipe:
     return Recipe(
         data="mnist()" if mnist else "cifar10()", preprocess=("normalise()",), population=population,
         model="fednnnn_mnist_cnn()" if mnist else "fednnnn_cifar_cnn()",
-        step=("sgd(lr=0.05)" if mnist else "sgd(lr=0.05, weight_decay=0.0005)",), epochs=5, batch_size=50,
+        client=("sgd(lr=0.05)" if mnist else "sgd(lr=0.05, weight_decay=0.0005)",), epochs=5, batch_size=50,
         server=("mean(weights='uniform')",),  # the server does not know sizes; printed 1/n, meant 1/m
         fraction=1.0, rounds=100 if mnist else 250, probes=("update_norms()",))
 

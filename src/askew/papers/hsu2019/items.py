@@ -54,7 +54,7 @@ def items() -> Builders:
 def recipe(alpha: float, fraction: float, epochs: int, lr: float, beta: float = 0.0) -> Recipe:
     """One run: 100 clients of 500 images, B = 64, weight decay 0.004, no decay of the rate, 10,000 rounds."""
     return _method(beta).replace(population=Spec("dirichlet", {"clients": 100, "alpha": alpha}), fraction=fraction,
-                                 epochs=epochs, step=(Spec("sgd", {"lr": lr, "weight_decay": 0.004}),))
+                                 epochs=epochs, client=(Spec("sgd", {"lr": lr, "weight_decay": 0.004}),))
 
 
 @cache

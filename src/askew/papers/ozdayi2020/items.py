@@ -19,7 +19,7 @@ from askew.pieces.methods import centralised, projected, server_momentum, server
 PAPER = "ozdayi2020"
 BASE = Recipe(
     data="cifar10()", preprocess=("random_crop(padding=4)", "random_flip()", "normalise()"), model="resnet20_fixup()",
-    population="label_blocks(clients=2)", step=("sgd(lr=0.1, weight_decay=0.0005)",), epochs=1, batch_size=256,
+    population="label_blocks(clients=2)", client=("sgd(lr=0.1, weight_decay=0.0005)",), epochs=1, batch_size=256,
     rounds=100, evaluate_every=5,
 )
 CONFLICTS = "hypothesis_conflicts()"
@@ -240,16 +240,16 @@ def _averaged(recipe: Recipe) -> Recipe:
 
 def _as_program(recipe: Recipe, step: tuple[str, ...] = PROGRAM, rule: tuple[str, ...] = (PLATEAU,)) -> Recipe:
     average, *rest = recipe.server
-    noisy = any(spec.name == "add_gradient_noise" for spec in recipe.step)
-    quiet = recipe.replace(step=tuple(spec.with_args(centre="start") if spec.name == "project_to_ball" else spec
-                                      for spec in recipe.step if spec.name != "add_gradient_noise"))
+    noisy = any(spec.name == "add_gradient_noise" for spec in recipe.client)
+    quiet = recipe.replace(client=tuple(spec.with_args(centre="start") if spec.name == "project_to_ball" else spec
+                                        for spec in recipe.client if spec.name != "add_gradient_noise"))
     return _with_step(step, quiet).replace(
         model="resnet20_fixup(scalar_rate=1.0)",
         server=(average, *(("add_update_noise(0.0003)",) if noisy else ()), *rule, *rest))
 
 
 def _with_step(step: tuple[str, ...], recipe: Recipe) -> Recipe:
-    return recipe.replace(step=tuple(part for spec in recipe.step
+    return recipe.replace(client=tuple(part for spec in recipe.client
                                      for part in (step if spec.name == "sgd" else (spec,))))
 
 

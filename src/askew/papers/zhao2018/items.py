@@ -53,7 +53,7 @@ class _Task:
 
 def _base(data: str, model: str, lr: float, decay: float, batch_size: int, preprocess: tuple[str, ...] = ()) -> Recipe:
     return Recipe(data=data, preprocess=preprocess, model=model, population=IID,
-                  step=(f"sgd(lr=decay({lr}, {decay}))",), epochs=1, batch_size=batch_size, rounds=500,
+                  client=(f"sgd(lr=decay({lr}, {decay}))",), epochs=1, batch_size=batch_size, rounds=500,
                   evaluate_every=5)
 
 

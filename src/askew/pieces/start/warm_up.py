@@ -41,7 +41,7 @@ def warm_up(until: float = 0.6, epochs: int = 100, on: Literal["server", "everyo
 
     def depends_on(task: Any) -> Hashable:
         recipe = task.recipe
-        names = (recipe.data, recipe.preprocess, recipe.model, recipe.step, recipe.batch_size)
+        names = (recipe.data, recipe.preprocess, recipe.model, recipe.client, recipe.batch_size)
         return (recipe.seed, *map(str, names), examples_of(task).tobytes())
 
     def make(task: Any, fresh: ModelState) -> ModelState:
