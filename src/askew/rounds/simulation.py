@@ -91,6 +91,22 @@ class Simulation:
         return self.round >= self.task.recipe.rounds
 
     @property
+    def by_devices(self) -> bool:
+        """Whether it is judged by each client's own test data, not by the whole test set."""
+        task = self.task
+        return task.recipe.judge == "devices" or (
+            task.recipe.judge == "auto" and (task.population.test is not None or task.personal))
+
+    @property
+    def judged_on(self) -> str:
+        """On what the headline is taken, in words."""
+        if not self.by_devices:
+            return f"the whole test set ({len(self.task.data.test):,} examples)"
+        if self.task.population.test is not None:
+            return f"mean over {self.task.num_clients:,} clients' own test data"
+        return f"mean over {self.task.num_clients:,} clients, each on the test set as its own classes weigh it"
+
+    @property
     def state(self) -> dict[str, Any]:
         """All that a checkpoint must hold."""
         return {"round": self.round, "pool": self.pool_state, "probes": self._probe_states, "frozen": self.task.frozen,
@@ -195,6 +211,8 @@ class Simulation:
         self.round += 1
         changes = self._update_pool() if task.pool.needs_validation else Changes()
         record |= task.pool.metrics(self.pool_state, task.population.groups)
+        record |= {name: value for name, value in (("cloned", [list(pair) for pair in changes.clones]),
+                                                   ("deleted", list(changes.deleted))) if value}
         if self.round % task.recipe.evaluate_every == 0 or self.finished:
             record |= self.evaluate(self._rows_after(gathering, changes))
         with shielded():  # memory is changed in place: this is done whole, and with it the round
@@ -238,15 +256,13 @@ class Simulation:
         result: Record = record_of(verdicts, choice)
         if not math.isfinite(result["loss"]):
             raise DivergedError(f"round {self.round}: the loss on the test data is {result['loss']}; {self._hint()}")
-        by_devices = task.recipe.judge == "devices" or (
-            task.recipe.judge == "auto" and (task.population.test is not None or task.personal))
         # Else every device has the test set's score.
         told_apart = task.population.test is not None or task.data.num_classes > 1 or task.personal
-        if by_devices or (told_apart and task.num_clients <= MANY_CLIENTS):
+        if self.by_devices or (told_apart and task.num_clients <= MANY_CLIENTS):
             devices = (self._personal_scores(row or self.memory.row) if task.client.enters
                        else device_scores(verdicts, choice, task.population))
             result |= device_record(devices, task.population.groups, task.objective)
-            if by_devices:
+            if self.by_devices:
                 result[task.objective.headline] = float(devices.mean())
         return result
 
