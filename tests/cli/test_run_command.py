@@ -198,11 +198,11 @@ def test_a_loss_that_is_not_a_number_is_exit_code_3(cli, tmp_path):
 def test_ctrl_c_is_exit_code_130_and_resume_goes_on(cli, tmp_path, monkeypatch):
     real, calls = askew.rounds.simulation.Simulation.evaluate, []
 
-    def strike(self):
+    def strike(self, row):
         calls.append(None)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return real(self)
+        return real(self, row)
 
     monkeypatch.setattr("askew.rounds.simulation.Simulation.evaluate", strike)
     code, out, err = cli("run", "--set", "rounds=4", "--out", "x", "--json")

@@ -188,13 +188,13 @@ class _Course:
         warnings.warn(f"{configuration.path or configuration.recipe.name} failed: {reason}", stacklevel=2)
 
     def leave(self, i: int, stopped: str | None = None, together: int = 1, failed: str | None = None) -> None:
-        """One that was under way is over."""
+        """One that was under way is over: what is finished on disk is so here, too, also where Ctrl-C comes now."""
         if stopped is None:  # it may take as long as a round's evaluation, and may be stopped like that
             self.running[i].evaluate()
         with shielded():
             result = self.running[i].end(stopped, together, failed)
             del self.running[i]
-        self.end(i, result)
+            self.end(i, result)
 
     def _look(self, i: int, configuration: Configuration, path: Path) -> None:
         """What an earlier session left in a folder."""
