@@ -33,6 +33,7 @@ class Result:
         together: configurations that were trained at once, this one included.
         failed: the error that broke it off, if one did; it can be gone on with from its last round.
         judged_on: what the headline was taken on, in words: the whole test set, or the clients' own test data.
+        stopped_early: why there are fewer rounds than the recipe has, where held-out examples said so; it is finished.
     """
 
     recipe: Recipe
@@ -46,10 +47,11 @@ class Result:
     together: int = 1
     failed: str | None = None
     judged_on: str = ""
+    stopped_early: str | None = None
 
     @property
     def finished(self) -> bool:
-        """Whether it reached its last round."""
+        """Whether it reached its last round, or the one in which held-out examples ended it."""
         return not self.interrupted and self.diverged is None and self.failed is None
 
     @cached_property
