@@ -189,6 +189,8 @@ class _Course:
 
     def leave(self, i: int, stopped: str | None = None, together: int = 1, failed: str | None = None) -> None:
         """One that was under way is over: what is finished on disk is so here, too, also where Ctrl-C comes now."""
+        if stopped is None:  # it may take as long as a round's evaluation, and may be stopped like that
+            self.running[i].evaluate()
         with shielded():
             result = self.running[i].end(stopped, together, failed)
             del self.running[i]
@@ -209,7 +211,8 @@ class _Course:
             try:
                 folder.check_whole()
                 result = Result(recipe, folder.records(), folder.load_weights("model"), folder.seconds, folder=path,
-                                diverged=folder.divergence, together=folder.together, failed=folder.failure)
+                                diverged=folder.divergence, together=folder.together, failed=folder.failure,
+                                judged_on=folder.judged_on, stopped_early=folder.stopped_early)
             except AskewError as error:
                 now = "it goes on from its checkpoint" if folder.has_checkpoint else "it is trained again"
                 warnings.warn(f"{error}: {now}", stacklevel=2)
