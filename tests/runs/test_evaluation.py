@@ -186,7 +186,7 @@ def test_the_folder_holds_it_and_says_so(tmp_path):
     assert result.evaluation == whole == askew.run(BASE).evaluation
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["judged_on"] == whole["judged_on"]
-    assert set(summary["files"]) == {"metrics.jsonl", "model.safetensors", EVALUATION}
+    assert set(summary["files"]) == {"metrics.jsonl", "model.json", "model.safetensors", EVALUATION}
     folder = RunFolder.open(tmp_path / "run")
     (tmp_path / "run" / EVALUATION).write_text((tmp_path / "run" / EVALUATION).read_text().replace("360", "361"))
     with pytest.raises(askew.AskewError, match=r"evaluation.json' is damaged: its bytes have changed"):
