@@ -236,7 +236,7 @@ class RunFolder:
 
     def tidy(self) -> None:
         """Remove the checkpoints of a finished run, where it was killed before it did that."""
-        if self.is_finished and (self.has_checkpoint or (self.path / MEMORY).exists()):
+        if self.is_finished and (self.checkpoints.paths or (self.path / MEMORY).exists()):
             self.check_whole()
             self.hold()
             self.checkpoints.drop()
