@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -34,7 +34,7 @@ from askew.core.server_piece import ServerChain
 from askew.core.start import Start
 from askew.core.tensors import ModelState, num_bytes
 from askew.engine.batched import batch_axes
-from askew.engine.evaluate import Verdict, evaluate, example_scores, predict_classes
+from askew.engine.evaluate import Verdict, evaluate, example_scores, outputs, predict_classes
 from askew.engine.layers.dropout import dropouts, key_dropouts, set_keys
 from askew.engine.layers.fast import use_fast_layers
 from askew.engine.local import train_locally
@@ -170,6 +170,10 @@ class Task:
         return evaluate(self._judged, model, self.data.test, self.prepare, self.objective,
                         labels, self.data.num_classes)
 
+    def outputs(self, model: ModelState, x: Tensor) -> Iterator[Tensor]:
+        """Of the network for stored inputs, chunk by chunk."""
+        return outputs(self._judged, model, x, self.prepare)
+
     def score(self, model: ModelState) -> float:
         """The objective's headline on the test set."""
         return self.evaluate(model).score
@@ -240,6 +244,7 @@ def build_task(recipe: Recipe, *, data: Dataset | None = None, population: Popul
     if pool.needs_validation and not objective.higher_is_better:
         raise AskewError(f"pool: {pool.spec.name if pool.spec else 'it'} scores models by a measure of which more is "
                          f"better, and {objective.name} is judged by {objective.headline}; use single_model()")
+    _check_held_out(task)
     _check_output(task)
     _check_batches(task)
     return task
@@ -401,6 +406,19 @@ def _check_batches(task: Task) -> None:
                  else "makes batches of one")
         raise AskewError(f"batch_size: {batch or 'all examples'} {which}, which the network cannot take: "
                          f"{first_line(error)}; choose another batch size") from None
+
+
+def _check_held_out(task: Task) -> None:
+    """What stops a run early must be judged on examples that clients do not train on."""
+    population = task.population
+    if not task.recipe.stop_after_no_gain or population.validation is not None:
+        return
+    if not len(population.server):
+        raise AskewError("stop_after_no_gain: no training examples are held out to judge by; write population = "
+                         '"... + validation(0.1)" (on each client), or "... + hold_out(0.05)" (at the server)')
+    if np.isin(population.server, population.train.indices).any():
+        raise AskewError("stop_after_no_gain: clients train on the server's examples, too, which are then not held "
+                         'out; write population = "... + validation(0.1)"')
 
 
 def _check_output(task: Task) -> None:
