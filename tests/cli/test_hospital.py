@@ -98,6 +98,10 @@ def test_from_csv_to_prediction(cli: Run, place: Path) -> None:
     assert model.clients == ("east", "north", "south")
     assert float((model.predict(data.test.x) == truth).mean()) == pytest.approx(reported)
 
+    evaluation = json.loads((place / "run" / "evaluation.json").read_text())
+    assert evaluation["clients"]["name"] == list(model.clients)
+    assert evaluation["measures"]["accuracy"] == pytest.approx(reported)
+
     # ... in plain PyTorch, from the files alone ...
     about, weights = json.loads(Path("run/model.json").read_text()), load_file("run/model.safetensors")
     assert about["table"]["label"] == ["diagnosis"]

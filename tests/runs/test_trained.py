@@ -30,6 +30,7 @@ METHODS = {
     "another view": askew.methods.fednnnn(SMALL),
     "own layers": askew.methods.fedper(SMALL),
     "own normalisation": askew.methods.fedbn(SMALL.replace(model="fednnnn_cifar_cnn()", rounds=1)),
+    "wrong labels": SMALL.replace(adversity=["flip_labels(0.5)"]),
     "several models": askew.methods.fedcd(SMALL.replace(rounds=4), milestones=[1]),
     "several models, own layers": askew.methods.fedcd(askew.methods.fedper(SMALL.replace(rounds=4)), milestones=[1]),
 }
@@ -125,6 +126,22 @@ class Twin(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.out(self.second(self.first(x.flatten(1)).relu()).relu())
+
+
+@pytest.mark.parametrize("population", ["natural()", "natural() + hold_out(0.2) + share(0.5)", "iid(clients=3)",
+                                        "natural() + subset(0.5)", "natural(clients=2)"])
+@pytest.mark.parametrize("adversity", [[], ["flip_labels(1.0)"]], ids=["well", "all labels wrong"])
+def test_clients_have_their_names(population: str, adversity: list[str], tmp_path: Path) -> None:
+    sites = ["north", "south", "east"]
+    rows = "".join(f"{i},{sites[i % 3]},{i % 2}\n" for i in range(60))
+    (tmp_path / "t.csv").write_text(f"a,site,y\n{rows}")
+    data = f"table({str(tmp_path / 't.csv')!r}, label='y', client='site')"
+    _, model = trained(SMALL.replace(data=data, population=population, adversity=adversity), tmp_path / "run")
+    if population.startswith("iid"):
+        assert model.clients == ("0", "1", "2")
+    else:
+        assert set(model.clients) <= set(sites)
+        assert len(model.clients) == (2 if "clients=2" in population else 3)
 
 
 def test_a_network_of_ones_own_must_be_given(tmp_path: Path, refused: Any) -> None:

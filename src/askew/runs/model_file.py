@@ -157,7 +157,7 @@ def _describe(simulation: Simulation, folder: RunFolder, files: Mapping[int, str
         input_dtype=str(stored).removeprefix("torch."), divide_by=255.0 if stored == torch.uint8 else None,
         preprocess=tuple(step.spec.with_args(**step.measured) for step in task.steps if step.spec is not None),
         objective=str(recipe.objective), targets=data.targets, classes=data.classes, table=data.columns,
-        clients=tuple(task.population.names(data)) if named else None,
+        clients=tuple(task.client_names) if named else None,
         models={str(number): file for number, file in files.items()}, choice=choice, personal=own or None,
         data=data.name, recipe=recipe.name, fingerprint=recipe.fingerprint, rounds=simulation.round, askew=_version())
 
