@@ -102,8 +102,8 @@ class About:
     def as_mapping(self) -> dict[str, Any]:
         """For the file: the format first."""
         plain = {each.name: getattr(self, each.name) for each in fields(self)}
-        steps = [{"name": step.name, "arguments": {name: str(value) if isinstance(value, Spec) else value
-                                                   for name, value in step.args.items()}} for step in self.preprocess]
+        steps = [{"name": step.name, "arguments": {name: _plain(value) for name, value in step.args.items()}}
+                 for step in self.preprocess]
         return {"format": plain.pop("format"), **plain, "preprocess": steps, "models": dict(self.models),
                 "table": None if self.table is None else self.table.as_mapping()}
 
@@ -174,6 +174,11 @@ def _personal(simulation: Simulation) -> dict[str, Tensor]:
         before, after = {**shared.params, **shared.buffers}, {**entered.params, **entered.buffers}
         rows.append({name: v for name, v in after.items() if v is not before[name]})
     return {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
+
+
+def _plain(value: Any) -> Any:
+    """An argument of a step as JSON has it."""
+    return str(value) if isinstance(value, Spec) else value.tolist() if hasattr(value, "tolist") else value
 
 
 def _version() -> str:
