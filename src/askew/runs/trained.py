@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,40 +12,20 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from askew.core import registry
 from askew.core.arguments import checked
 from askew.core.arrays import read_arrays
 from askew.core.cells import words
 from askew.core.columns import Columns
 from askew.core.dataset import check_inputs
 from askew.core.errors import AskewError, first_line, shown, suggest
-from askew.core.preprocess import Preprocess
-from askew.core.registry import Spec
 from askew.data.rows import Rows, read_rows, rows_of
-from askew.engine.task import available, build_network, prepared
+from askew.engine.task import available, prepared
 from askew.engine.tuning import CHUNK
+from askew.runs.deployed import Deployed, network_of, put_own, put_weights, step_of
 from askew.runs.model_file import PERSONAL, About, read_about
 from askew.runs.run_folder import FAILED, INTERRUPTED, MODEL, RunFolder
 
 MOST_NAMES = 20  # of clients in an error
-
-
-class Deployed(nn.Module):
-    """A network with its preprocessing in front: from inputs as the data store them to outputs.
-
-    Args:
-        network: the network alone.
-        prepare: what stored inputs go through before it.
-    """
-
-    def __init__(self, network: nn.Module, prepare: Preprocess) -> None:
-        super().__init__()
-        self.network = network
-        self._prepare = prepare
-
-    def forward(self, x: Tensor) -> Tensor:
-        outputs: Tensor = self.network(self._prepare.apply(x, None))
-        return outputs
 
 
 class Trained:
@@ -61,8 +40,8 @@ class Trained:
 
     def __init__(self, folder: RunFolder, about: About, model: nn.Module | None, device: torch.device) -> None:
         self._folder, self.about, self._device = folder, about, device
-        self._network = _network(about, model)
-        self._steps = [_step(spec) for spec in about.preprocess]
+        self._network = network_of(about, model)
+        self._steps = [step_of(spec) for spec in about.preprocess]
         self._modules: dict[int, Deployed] = {}
         self._for(next(iter(map(int, about.models))), None)  # what does not fit is told of now
 
@@ -249,9 +228,9 @@ class Trained:
         if own is not None or number not in self._modules:
             network = copy.deepcopy(self._network)
             weights = self._folder.load_weights(self.about.models[str(number)].removesuffix(".safetensors"))
-            _put(network, weights, self._folder.path)
+            put_weights(network, weights, self._folder.path)
             if own is not None:
-                _put_own(network, self._own, own, self._folder.path)
+                put_own(network, self._own, own, self._folder.path)
             x = torch.zeros(2, *self.about.input_shape, dtype=self.about.dtype)
             module = Deployed(network, prepared(self._steps, network, x)).eval().to(self._device)
             if own is not None:
@@ -290,46 +269,3 @@ def load(folder: str | Path, model: nn.Module | None = None, device: str = "cpu"
     about = read_about(run.path / MODEL)
     run.check_files()
     return Trained(run, about, model, available(device))
-
-
-def _network(about: About, model: nn.Module | None) -> nn.Module:
-    if model is not None:
-        try:
-            return copy.deepcopy(model)
-        except Exception as error:  # layers that are not initialised yet, locks, ...
-            raise AskewError(f"model: the network cannot be copied ({first_line(error)})") from None
-    if about.network is None:
-        raise AskewError(f"the run trained a network of your own ({about.network_class}), and no file runs code: give "
-                         f"it, askew.load(folder, model={about.network_class}(...))")
-    shape = about.input_shape
-    for spec in about.preprocess:
-        shape = _step(spec).shape(shape)
-    with torch.random.fork_rng(devices=[]):
-        return build_network(registry.parse("model", about.network), input_shape=shape, num_classes=len(about.classes))
-
-
-def _step(spec: Spec) -> Preprocess:
-    step: Preprocess = registry.build("preprocess", spec)
-    return step
-
-
-def _put(network: nn.Module, weights: Mapping[str, Tensor], folder: Path) -> None:
-    """Weights into a network that must have just these."""
-    here = {name: tuple(v.shape) for name, v in network.state_dict().items()}
-    there = {name: tuple(v.shape) for name, v in weights.items()}
-    if here != there:
-        odd = next(name for name in {**here, **there} if here.get(name) != there.get(name))
-        raise AskewError(f"the weights in {str(folder)!r} are of another network: {odd} is {there.get(odd, 'missing')} "
-                         f"there and {here.get(odd, 'missing')} in {type(network).__name__}")
-    network.load_state_dict(dict(weights))
-
-
-def _put_own(network: nn.Module, own: Mapping[str, Tensor], row: int, folder: Path) -> None:
-    """A client's own tensors, by the names under which a network lists them first."""
-    places = {**dict(network.named_parameters()), **dict(network.named_buffers())}
-    with torch.no_grad():
-        for name, rows in own.items():
-            if name not in places or row >= len(rows) or rows[row].shape != places[name].shape:
-                raise AskewError(f"{PERSONAL}.safetensors in {str(folder)!r} is of another network: {name} does not "
-                                 "fit")
-            places[name].copy_(rows[row])
