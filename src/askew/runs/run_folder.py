@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import hashlib
 import json
+import os
 import re
 import tomllib
 import warnings
@@ -133,6 +135,7 @@ class RunFolder:
 
     def append(self, record: Mapping[str, Any]) -> None:
         line = (json.dumps(record) + "\n").encode()
+        self._check_there()
         try:
             with (self.path / METRICS).open("ab") as file:
                 file.write(line)
@@ -162,6 +165,12 @@ class RunFolder:
             aside.write_bytes(content)
         self._sum, self._rows, self._bytes = hashlib.sha256(content), rows, len(content)
 
+    def _check_there(self) -> None:
+        """Files of a run whose folder was removed meanwhile would be left without what belongs to them."""
+        for name in (MARKER, METRICS):
+            if not (self.path / name).exists():
+                raise files.cannot_write(self.path / name, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
+
     def _note(self, line: bytes) -> None:
         self._sum.update(line)
         self._rows, self._bytes = self._rows + 1, self._bytes + len(line)
@@ -170,6 +179,7 @@ class RunFolder:
         """Args:
             about: what the run belongs to: its data, ...
         """
+        self._check_there()
         with contextlib.suppress(OSError):
             files.sync(self.path / METRICS)
         metrics = {"rows": self._rows, "bytes": self._bytes, "sha256": self._sum.hexdigest()}
