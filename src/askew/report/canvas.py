@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,19 +49,38 @@ def save_figure(path: Path, draw: Callable[[Figure], None], size: tuple[float, f
         style: settings of matplotlib (a mapping) that differ from those of our pictures.
     """
     import matplotlib as mpl
+
+    with mpl.rc_context(_STYLE | (style or {})):
+        write_figure(drawn_figure(draw, size, style), path, dpi)
+
+
+def drawn_figure(draw: Callable[[Figure], None], size: tuple[float, float], style: Any = None) -> Figure:
+    """A figure of `size` inches, without a display; a notebook shows it."""
+    import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.text import Text
 
+    class Shown(Figure):
+        def _repr_png_(self) -> bytes:
+            buffer = io.BytesIO()
+            self.savefig(buffer, format="png", dpi=96)
+            return buffer.getvalue()
+
     with mpl.rc_context(_STYLE | (style or {})):
-        figure = Figure(figsize=size, layout="constrained")
+        figure = Shown(figsize=size, layout="constrained")
         FigureCanvasAgg(figure)
         draw(figure)
         for text in figure.findobj(Text):
             if "$" in text.get_text():  # of a name: the only formulas of ours are ticks, which are not written yet
                 text.set_parse_math(False)
-        with written(path) as aside:
-            figure.savefig(aside, dpi=dpi, metadata=_METADATA[path.suffix.lower()])
+    return figure
+
+
+def write_figure(figure: Figure, path: Path, dpi: int = 160) -> None:
+    """As a file that holds neither times nor versions."""
+    with written(path) as aside:
+        figure.savefig(aside, dpi=dpi, metadata=_METADATA[path.suffix.lower()])
 
 
 def whole_rounds(axes: Axes) -> None:
