@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from askew.cli.common import AsJson, DataDir, Imports, err, import_modules, out, print_json
-from askew.cli.progress import RunProgress
+from askew.cli.progress import Quiet, RunProgress
 from askew.rounds.left_out import in_words
 from askew.runs.folders import default_folder
 from askew.runs.load import load_recipe
@@ -52,6 +52,7 @@ def run(
     device: Device = "cpu",
     imports: Imports = None,
     data_dir: DataDir = None,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Train one recipe and keep the result in a run folder.
@@ -71,7 +72,7 @@ def run(
     if stop_after_no_gain is not None:
         recipe = recipe.replace(stop_after_no_gain=stop_after_no_gain)
     place = nullcontext(folder) if folder else default_folder(f"{recipe.name}-{recipe.data.name}")
-    with place as path, RunProgress(recipe.rounds, f"{recipe.name} on {recipe.data.name}") as progress:
+    with place as path, RunProgress(recipe.rounds, f"{recipe.name} on {recipe.data.name}", quiet) as progress:
         result = train(recipe, engine=engine, precision=precision, device=device, data_dir=data_dir,
                        overwrite=overwrite, checkpoint_every=checkpoint_every, out=path, on_round=progress.on_round)
     show(result, as_json)

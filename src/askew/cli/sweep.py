@@ -13,7 +13,7 @@ import typer
 from rich.table import Table
 
 from askew.cli.common import AsJson, DataDir, Imports, err, import_modules, out, print_json
-from askew.cli.progress import RunProgress
+from askew.cli.progress import Quiet, RunProgress
 from askew.cli.run import CheckpointEvery, Device, Engine, Methods, Precision, Settings
 from askew.core.errors import AskewError, shown
 from askew.core.recipe import parse_value
@@ -46,6 +46,7 @@ def sweep(
     device: Device = "cpu",
     imports: Imports = None,
     data_dir: DataDir = None,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Train all combinations of some settings and rank them.
@@ -65,7 +66,7 @@ def sweep(
     check_many(folder, go_on, "sweep")
     folders = None if folder is None else [folder / _folder_name(i, setting) for i, setting in enumerate(combinations)]
     total = sum(r.rounds for r in recipes)
-    with held(folder, "sweep"), RunProgress(total, f"{len(recipes)} configurations") as progress:
+    with held(folder, "sweep"), RunProgress(total, f"{len(recipes)} configurations", quiet) as progress:
         results = train(recipes, engine=engine, precision=precision, device=device, data_dir=data_dir, folders=folders,
                         retry_failed=retry_failed, checkpoint_every=checkpoint_every,
                         on_round=lambda i, record, recipe: progress.on_round(record, recipe))
