@@ -33,13 +33,15 @@ def grid(base: Recipe, axes: Mapping[str, Sequence[Any]]) -> list[Recipe]:
         >>> len(grid(Recipe(), {"sgd.lr": [0.01, 0.1], "seed": [0, 1, 2]}))
         6
     """
-    recipes = []
-    for values in product(*axes.values()):
-        recipe = base
-        for address, value in zip(axes, values, strict=True):
-            recipe = recipe.with_setting(address, value)
-        recipes.append(recipe)
-    return recipes
+    return [with_settings(base, dict(zip(axes, values, strict=True))) for values in product(*axes.values())]
+
+
+@checked
+def with_settings(base: Recipe, settings: Mapping[str, Any]) -> Recipe:
+    """A variant with several settings changed, by their addresses."""
+    for address, value in settings.items():
+        base = base.with_setting(address, value)
+    return base
 
 
 @checked
