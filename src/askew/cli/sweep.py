@@ -92,9 +92,6 @@ def sweep(
                         on_round=lambda i, record, recipe: progress.on_round(record, recipe))
     rows = ranked(combinations, results, by)
     interrupted = any(result.interrupted for result in results)
-    picture = plot if any(row.scores for row in rows) else None
-    if picture is not None:
-        plot_sweep(rows, picture)
     if as_json:
         print_json({"ranked_by": _ranked_by(rows), "settings": [_setting(row) for row in rows],
                     "configurations": [_row(row, result) for row in rows for result in row.results],
@@ -102,8 +99,10 @@ def sweep(
     else:
         out.print(_table(rows))
         out.print(_ranked_by(rows), soft_wrap=True)
-        if picture is not None:
-            out.print(f"picture: {picture}", soft_wrap=True)
+    if plot is not None and any(row.scores for row in rows):
+        plot_sweep(rows, plot)
+        if not as_json:
+            out.print(f"picture: {plot}")
     if interrupted:
         remedy = (f"go on with the same options and --resume --out {folder}" if folder
                   else "with --out DIR it could be gone on with")
