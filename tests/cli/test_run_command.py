@@ -246,8 +246,8 @@ def test_a_real_sigint(tmp_path):
     assert "askew resume broken" in err
     assert "Traceback" not in err
     assert {re.sub(r"-\d+", "", path.name) for path in (tmp_path / "broken").iterdir()} == {
-        "askew.json", "checkpoint.json", "checkpoint.pt", "environment.json", "metrics.jsonl", "model.safetensors",
-        "recipe.toml", "summary.json"}
+        "askew.json", "checkpoint.json", "checkpoint.pt", "environment.json", "metrics.jsonl", "model.json",
+        "model.safetensors", "recipe.toml", "summary.json"}
     done = json.loads(out)["rounds"]
     assert 5 <= done < 60
     assert metrics.read_text().count("\n") == done

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from askew.cli.common import AsJson, DataDir, Imports, err, import_modules, out, print_json
+from askew.cli.common import AsJson, DataDir, Imports, Missing, err, import_modules, out, print_json
 from askew.cli.progress import Quiet, RunProgress
 from askew.rounds.left_out import in_words
 from askew.runs.folders import default_folder
@@ -46,6 +46,7 @@ def run(
     stop_after_no_gain: Annotated[int | None, typer.Option(
         "--stop-after-no-gain", metavar="N",
         help="Stop when held-out examples have not gained in N rounds; the population must hold some out.")] = None,
+    missing: Missing = None,
     checkpoint_every: CheckpointEvery = None,
     engine: Engine = "auto",
     precision: Precision = "fp32",
@@ -64,6 +65,8 @@ def run(
       askew run --method fednnnn --set rounds=30 --set sgd.lr=0.05
 
       askew run experiment.toml --seed 1 --out runs/first
+
+      askew run hospital.toml --missing indicator
     """
     import_modules(imports)
     recipe = load_recipe(file, settings or [], method)
@@ -71,6 +74,8 @@ def run(
         recipe = recipe.replace(seed=seed)
     if stop_after_no_gain is not None:
         recipe = recipe.replace(stop_after_no_gain=stop_after_no_gain)
+    if missing is not None:
+        recipe = recipe.with_setting("data.missing", missing)
     place = nullcontext(folder) if folder else default_folder(f"{recipe.name}-{recipe.data.name}")
     with place as path, RunProgress(recipe.rounds, f"{recipe.name} on {recipe.data.name}", quiet) as progress:
         result = train(recipe, engine=engine, precision=precision, device=device, data_dir=data_dir,

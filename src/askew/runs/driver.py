@@ -144,6 +144,9 @@ class _Course:
             if not isinstance(error, Exception) or isinstance(error, CONCERNS_ALL):  # Ctrl-C and its like
                 self._interrupt()
                 raise
+            if interrupt.came():  # what it raised has come out as another error
+                self._interrupt()
+                raise KeyboardInterrupt from error
             if len(tasks) == 1:
                 self._fail(next(iter(tasks)), error)
                 return

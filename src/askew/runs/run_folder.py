@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import hashlib
 import json
+import os
 import re
 import tomllib
 import warnings
@@ -28,7 +30,8 @@ from askew.runs.lock import Lock
 SUMMARY = "summary.json"
 INTERRUPTED = "interrupted"  # in a summary: why a run stopped that can be gone on with
 FAILED = "failed"  # likewise: an error broke it off; `failed` beside it says which
-WEIGHTS = re.compile(r"(model|training)(-\d+)?\.safetensors")
+MODEL = "model.json"
+WEIGHTS = re.compile(r"((model|training)(-\d+)?|personal)\.safetensors")
 
 
 class RunFolder:
@@ -39,6 +42,8 @@ class RunFolder:
     environment.json     versions, device, commit, and what the run was given besides its recipe
     metrics.jsonl        one line per round; the same seed writes the same bytes (times are in summary.json)
     model.safetensors    the model to use; model-N.safetensors for further models of a pool
+    personal.safetensors tensors that each client keeps for itself, one row per client
+    model.json           what else one needs to use the weights without the data
     training.safetensors the model that training would go on from, where it is another one (FedNNNN)
     evaluation.json      what the final models are worth, in detail: only of a run that reached its end
     summary.json         final numbers and times, and the SHA-256 of metrics, weights and evaluation
@@ -100,7 +105,8 @@ class RunFolder:
         """Remove what askew wrote, and nothing else, but for the marker; a folder in a file's place is nobody's of
         ours."""
         ours = [path for path in self.path.iterdir()
-                if path.name in (RECIPE, METRICS, SUMMARY, ENVIRONMENT, EVALUATION) or WEIGHTS.fullmatch(path.name)]
+                if path.name in (RECIPE, METRICS, SUMMARY, ENVIRONMENT, EVALUATION, MODEL)
+                or WEIGHTS.fullmatch(path.name)]
         for path in [*ours, *self.checkpoints.paths]:
             if path.is_dir() and not path.is_symlink():
                 raise AskewError(f"{str(path)!r} is a folder, where a run has a file; move it away")
@@ -129,6 +135,7 @@ class RunFolder:
 
     def append(self, record: Mapping[str, Any]) -> None:
         line = (json.dumps(record) + "\n").encode()
+        self._check_there()
         try:
             with (self.path / METRICS).open("ab") as file:
                 file.write(line)
@@ -158,6 +165,12 @@ class RunFolder:
             aside.write_bytes(content)
         self._sum, self._rows, self._bytes = hashlib.sha256(content), rows, len(content)
 
+    def _check_there(self) -> None:
+        """Files of a run whose folder was removed meanwhile would be left without what belongs to them."""
+        for name in (MARKER, METRICS):
+            if not (self.path / name).exists():
+                raise files.cannot_write(self.path / name, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
+
     def _note(self, line: bytes) -> None:
         self._sum.update(line)
         self._rows, self._bytes = self._rows + 1, self._bytes + len(line)
@@ -166,6 +179,7 @@ class RunFolder:
         """Args:
             about: what the run belongs to: its data, ...
         """
+        self._check_there()
         with contextlib.suppress(OSError):
             files.sync(self.path / METRICS)
         metrics = {"rows": self._rows, "bytes": self._bytes, "sha256": self._sum.hexdigest()}
@@ -232,7 +246,7 @@ class RunFolder:
 
     def tidy(self) -> None:
         """Remove the checkpoints of a finished run, where it was killed before it did that."""
-        if self.is_finished and (self.has_checkpoint or (self.path / MEMORY).exists()):
+        if self.is_finished and (self.checkpoints.paths or (self.path / MEMORY).exists()):
             self.check_whole()
             self.hold()
             self.checkpoints.drop()
@@ -240,6 +254,12 @@ class RunFolder:
 
     def check_whole(self) -> None:
         """Refuse a run that has ended whose files are not those that were written at its end."""
+        self.check_files()
+        if self.is_finished and len(self.records()) != self.summary["rounds"]:
+            raise AskewError(f"{str(self.path / METRICS)!r} has not all rounds of the run")
+
+    def check_files(self) -> None:
+        """Refuse files whose bytes are not those of the end of the run."""
         sums = self.summary.get("files")
         if not isinstance(sums, dict):
             if (self.path / MARKER).exists():  # earlier versions had neither
@@ -252,8 +272,6 @@ class RunFolder:
             files.check_regular(path, "file of a run")
             if files.sha256(path) != sums[name]:
                 raise AskewError(f"{str(path)!r} is damaged: its bytes have changed since the run ended")
-        if self.is_finished and len(self.records()) != self.summary["rounds"]:
-            raise AskewError(f"{str(self.path / METRICS)!r} has not all rounds of the run")
 
     @property
     def has_checkpoint(self) -> bool:
@@ -334,7 +352,7 @@ class RunFolder:
 
     def save_summary(self, summary: Mapping[str, Any]) -> None:
         names = sorted(path.name for path in self.path.iterdir()
-                       if path.name in (METRICS, EVALUATION) or WEIGHTS.fullmatch(path.name))
+                       if path.name in (METRICS, EVALUATION, MODEL) or WEIGHTS.fullmatch(path.name))
         self.__dict__.pop("summary", None)
         files.write_json(self.path / SUMMARY,
                          {**summary, "files": {name: files.sha256(self.path / name) for name in names}})

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from askew.core import interrupt
 from askew.core.errors import first_line
 from askew.core.interrupt import shielded
 from askew.core.pool import MANY_CLIENTS
@@ -14,6 +15,7 @@ from askew.core.recipe import Recipe
 from askew.rounds.left_out import totals
 from askew.rounds.simulation import Record, Simulation
 from askew.runs.evaluation import EVALUATION, evaluate_run
+from askew.runs.model_file import PERSONAL, write_model
 from askew.runs.result import Result
 from askew.runs.run_folder import FAILED, INTERRUPTED, RunFolder
 
@@ -75,6 +77,8 @@ class Running:
             try:
                 self._evaluation = evaluate_run(self.simulation, self.records)
             except Exception as error:  # of an objective of the user's, or no memory: no reason to lose a trained model
+                if interrupt.came():  # what it raised has come out as another error
+                    raise KeyboardInterrupt from error
                 warnings.warn(f"{self.folder.path} gets no {EVALUATION}: {first_line(error)}", stacklevel=2)
 
     def end(self, stopped: str | None = None, together: int = 1, failed: str | None = None) -> Result:
@@ -97,7 +101,7 @@ class Running:
                         # The interruption may have come before the last one was appended.
                         self.folder.rewrite(self.records)
                         self.save()
-                    _write_weights(simulation, self.folder)
+                    _write_models(simulation, self.folder)
                     self.folder.save_evaluation(self._evaluation)
                     summary = _summary(simulation, self.records, seconds, stopped, together)
                     self.folder.save_summary(summary if failed is None else {**summary, FAILED: failed})
@@ -111,18 +115,21 @@ class Running:
                       together, failed, simulation.judged_on, simulation.stopped_early)
 
 
-def _write_weights(simulation: Simulation, folder: RunFolder) -> None:
-    """Of all models; those that training would go on from too, where they are others than those to use."""
-    first, written = _most_used(simulation), set()
+def _write_models(simulation: Simulation, folder: RunFolder) -> None:
+    """All models, and what one needs to use them; those that training would go on from too, where they are others."""
+    first, written = _most_used(simulation), {PERSONAL}
+    numbers = [first, *(number for number in simulation.models if number != first)]
+    names = {number: "model" if number == first else f"model-{number}" for number in numbers}
     for number, entry in simulation.models.items():
         view = simulation.view(number)
-        suffix = "" if number == first else f"-{number}"
-        folder.save_weights(f"model{suffix}", simulation.task.state_dict(view))
-        written.add(f"model{suffix}")
+        folder.save_weights(names[number], simulation.task.state_dict(view))
+        written.add(names[number])
         if any(view.params[name] is not v for name, v in entry.model.params.items()):
-            folder.save_weights(f"training{suffix}", simulation.task.state_dict(entry.model))
-            written.add(f"training{suffix}")
+            training = names[number].replace("model", "training")
+            folder.save_weights(training, simulation.task.state_dict(entry.model))
+            written.add(training)
     folder.drop_other_weights(written)  # of models that have died since an interruption
+    write_model(simulation, folder, {number: f"{name}.safetensors" for number, name in names.items()})
 
 
 def _summary(simulation: Simulation, records: Sequence[Record], seconds: float, stopped: str | None,
