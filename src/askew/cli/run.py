@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from askew.cli.common import AsJson, DataDir, Imports, Missing, err, import_modules, out, print_json
-from askew.cli.progress import RunProgress
+from askew.cli.progress import Quiet, RunProgress
 from askew.rounds.left_out import in_words
 from askew.runs.folders import default_folder
 from askew.runs.load import load_recipe
@@ -53,6 +53,7 @@ def run(
     device: Device = "cpu",
     imports: Imports = None,
     data_dir: DataDir = None,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Train one recipe and keep the result in a run folder.
@@ -76,7 +77,7 @@ def run(
     if missing is not None:
         recipe = recipe.with_setting("data.missing", missing)
     place = nullcontext(folder) if folder else default_folder(f"{recipe.name}-{recipe.data.name}")
-    with place as path, RunProgress(recipe.rounds, f"{recipe.name} on {recipe.data.name}") as progress:
+    with place as path, RunProgress(recipe.rounds, f"{recipe.name} on {recipe.data.name}", quiet) as progress:
         result = train(recipe, engine=engine, precision=precision, device=device, data_dir=data_dir,
                        overwrite=overwrite, checkpoint_every=checkpoint_every, out=path, on_round=progress.on_round)
     show(result, as_json)
