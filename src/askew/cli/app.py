@@ -22,6 +22,7 @@ COMMANDS = {
     "run": ("askew.cli.run", "Train one recipe and keep the result in a run folder."),
     "resume": ("askew.cli.resume", "Go on with an interrupted run."),
     "sweep": ("askew.cli.sweep", "Train a grid of settings at once and rank them."),
+    "report": ("askew.cli.report", "Runs as one page for the browser."),
     "reproduce": ("askew.cli.reproduce", "A paper's tables and figures, its numbers beside ours."),
     "bench": ("askew.cli.bench", "How fast is this machine for a recipe, engine by engine?"),
     "partition": ("askew.cli.partition", "Make a federation and see how skewed it is."),

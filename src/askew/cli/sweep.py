@@ -14,6 +14,7 @@ from rich.table import Table
 
 from askew.cli.common import AsJson, DataDir, Imports, err, import_modules, out, print_json
 from askew.cli.progress import RunProgress
+from askew.cli.report import page_of
 from askew.cli.run import CheckpointEvery, Device, Engine, Methods, Precision, Settings
 from askew.core.errors import AskewError, shown
 from askew.core.recipe import parse_value
@@ -71,10 +72,13 @@ def sweep(
                         on_round=lambda i, record, recipe: progress.on_round(record, recipe))
     rows = sorted(zip(combinations, results, strict=True), key=_rank)
     interrupted = any(result.interrupted for result in results)
+    page = page_of(folder) if folder is not None and any(result.records for result in results) else None
     if as_json:
         print_json({"configurations": [_row(setting, result) for setting, result in rows], "interrupted": interrupted})
     else:
         out.print(_table(rows))
+        if page is not None:
+            out.print(f"page: {page}", soft_wrap=True)
     if interrupted:
         remedy = (f"go on with the same options and --resume --out {folder}" if folder
                   else "with --out DIR it could be gone on with")

@@ -1,0 +1,25 @@
+"""What skew costs: a comparison's table of federations from none to its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from askew.report.page.blocks import Section, Table, Text
+from askew.report.page.report import Report
+
+
+def section(report: Report) -> Section | None:
+    rows = [row for row in report.table.get("skew") or [] if isinstance(row, Mapping)]
+    if not rows:
+        return None
+    cells = [[str(row.get("name", "")), _number(row.get("emd"), "{:.2f}"),
+              report.measure.shown(row.get("accuracy_mean"), row.get("accuracy_std")),
+              _number(row.get("loss"), "{:+.1%}").replace("%", " points")] for row in rows]
+    return Section("skew", "What skew costs", [
+        Table(["Federation", "#EMD", "#Accuracy, test set", "#Against one place"], cells),
+        Text("The same method and rounds on the same data; what changes is how clients share them.")])
+
+
+def _number(value: Any, how: str) -> str:
+    return how.format(value) if isinstance(value, int | float) else "–"
