@@ -104,7 +104,7 @@ def test_a_file_is_what_all_methods_start_from(run: Run) -> None:
     assert said["seeds"] == [5]
     assert said["population"] == "iid(clients=4)"
     assert all(row["settings"]["batch_size"] == 50 for row in said["methods"])
-    assert all(row["settings"]["step"] == ["sgd(lr=0.05)"] for row in said["methods"])
+    assert all(row["settings"]["client"] == ["sgd(lr=0.05)"] for row in said["methods"])
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
@@ -173,7 +173,7 @@ def test_arguments_made_for_the_digits_are_not_used_on_other_data() -> None:
     assert "server_momentum(beta=0.9)" in on_digits
     assert list(on_mnist) == [call.partition("(")[0] for call in default_job.METHODS]
     assert str(on_mnist["fedavg"].population) == default_job.ONE_CLASS
-    assert on_mnist["fedavg"].client == askew.Recipe().step
+    assert on_mnist["fedavg"].client == askew.Recipe().client
 
 
 def test_ctrl_c_prints_what_was_finished(tmp_path: Path) -> None:

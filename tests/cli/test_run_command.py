@@ -43,12 +43,14 @@ def test_the_result_for_people_and_for_programs(cli, tmp_path):
     code, out, err = cli("run", *ROUNDS, "--out", "one")
     assert code == 0
     assert "accuracy" in out
+    assert "accuracy: the whole test set (360 examples)" in out
     assert "run folder: one" in out
     code, out, err = cli("run", *ROUNDS, "--out", "two", "--json")
     assert (code, err) == (0, "")
     answer = json.loads(out)
     assert out.count("\n") == 1
     assert answer["rounds"] == 2
+    assert answer["judged_on"] == "the whole test set (360 examples)"
     assert (answer["run"], answer["method"], answer["interrupted"]) == ("two", "fedavg", False)
     assert answer["accuracy"] == askew.run(askew.Recipe(rounds=2)).accuracy
     for name in ("metrics.jsonl", "model.safetensors"):
@@ -196,11 +198,11 @@ def test_a_loss_that_is_not_a_number_is_exit_code_3(cli, tmp_path):
 def test_ctrl_c_is_exit_code_130_and_resume_goes_on(cli, tmp_path, monkeypatch):
     real, calls = askew.rounds.simulation.Simulation.evaluate, []
 
-    def strike(self):
+    def strike(self, row):
         calls.append(None)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return real(self)
+        return real(self, row)
 
     monkeypatch.setattr("askew.rounds.simulation.Simulation.evaluate", strike)
     code, out, err = cli("run", "--set", "rounds=4", "--out", "x", "--json")

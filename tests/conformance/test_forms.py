@@ -124,7 +124,7 @@ def test_a_round_that_fails_at_the_very_end_leaves_memories_as_they_were(name, m
     with torch.random.fork_rng(devices=[]):
         unbroken, broken = rounds(Sequential, task_of(name), 1), rounds(Sequential, task_of(name), 1)
         with monkeypatch.context() as patch:
-            patch.setattr(broken, "evaluate", lambda: (_ for _ in ()).throw(KeyboardInterrupt))
+            patch.setattr(broken, "evaluate", lambda row: (_ for _ in ()).throw(KeyboardInterrupt))
             with pytest.raises(KeyboardInterrupt):
                 broken.advance()
         assert [unbroken.advance() for _ in range(2)] == [broken.advance() for _ in range(2)]

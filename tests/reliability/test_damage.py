@@ -104,7 +104,7 @@ def test_two_damaged_checkpoints_are_refused(runs: Path, tmp_path: Path) -> None
 def test_a_damaged_marker_is_named_with_its_remedy(runs: Path, tmp_path: Path, text: str) -> None:
     shutil.copytree(runs / "broken", tmp_path / "run")
     (tmp_path / "run" / "askew.json").write_text(text)
-    with pytest.raises(askew.AskewError, match=r"askew.json' does not say .* write \{\"askew\": \"run\"\}"):
+    with pytest.raises(askew.AskewError, match=r"a run whose askew.json was damaged, write \{.askew.: .run.\}"):
         askew.resume(tmp_path / "run")
     (tmp_path / "run" / "askew.json").write_text('{"askew": "run"}')  # as it says
     assert askew.resume(tmp_path / "run").finished
@@ -124,7 +124,7 @@ def test_a_newer_format_is_refused(runs: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("change", "said"), [
-    (lambda text: text.replace("lr=0.1", "lr=0.2"), r"another recipe .*step was .*lr=0.1.* is .*lr=0.2"),
+    (lambda text: text.replace("lr=0.1", "lr=0.2"), r"another recipe .*client was .*lr=0.1.* is .*lr=0.2"),
     (lambda text: text.replace("rounds = 6", "rounds = 8"), r"rounds was 6, is 8"),
     (lambda text: text.replace("seed = 0", "seed = 1"), r"seed was 0, is 1"),
     (lambda text: "", "damaged: the recipe is empty"),

@@ -31,7 +31,7 @@ def test_a_recipe_edited_while_the_run_is_under_way_is_not_taken_over(tmp_path: 
         stop(record, recipe)
 
     askew.run(BASE, out=tmp_path / "run", checkpoint_every=1, on_round=edit)
-    with pytest.raises(askew.AskewError, match=r"step was .*lr=0.1.*, is .*lr=0.5.*; rounds was 6, is 5"):
+    with pytest.raises(askew.AskewError, match=r"client was .*lr=0.1.*, is .*lr=0.5.*; rounds was 6, is 5"):
         askew.resume(tmp_path / "run")
 
 

@@ -28,7 +28,7 @@ def pieces() -> Iterator[None]:
 
     @piece("probe")
     def odd_probe() -> Probe:
-        return Probe(read=lambda setting, seen, state, gathered=None: (MADE["values"](seen.number), state))
+        return Probe(read=lambda ctx, seen, state, gathered=None: (MADE["values"](seen.number), state))
 
     @piece("adversity")
     def odd_adversity() -> Adversity:

@@ -100,15 +100,15 @@ def test_evaluate_every_and_the_last_round():
 def _distance_walked() -> Probe:
     """How far the model moved in all rounds so far, and the largest local weight that was seen."""
 
-    def observe(setting, model, gathered):
+    def observe(ctx, model, gathered):
         return max(gathered or 0.0, float(max(v.abs().max() for v in model.params.values())))
 
-    def read(setting, round, state, gathered):
+    def read(ctx, round, state, gathered):
         step = torch.cat([(round.after.params[name] - v).flatten() for name, v in round.before.params.items()]).norm()
         walked = state + float(step)
         return {"walked": walked, "largest": gathered, "seen": list(round.clients), "at": round.number}, walked
 
-    return Probe(read, init=lambda setting: 0.0, observe=observe)
+    return Probe(read, init=lambda ctx: 0.0, observe=observe)
 
 
 def test_a_probe_reads_rounds_and_never_changes_training(tmp_path):

@@ -13,7 +13,7 @@ from askew.partition import draw
 from askew.pieces.methods import centralised, data_sharing, fedavg, fedcd, fednnnn, fedprox
 from askew.rounds.simulation import Simulation
 from askew.runs import compare as module
-from askew.runs.compare import compare
+from askew.runs.compare import SEEDS_AT_ONCE, compare
 from askew.runs.judge import majority_accuracy, measured
 from askew.runs.run_folder import RunFolder
 
@@ -47,16 +47,16 @@ def test_every_number_is_that_of_a_run_by_itself(tmp_path):
 
 
 def test_methods_of_one_shape_train_together_with_the_bits_of_a_run_alone():
-    """One seed after the other. Training in one place suits another engine, which it keeps."""
+    """A few seeds at once. Training in one place suits another engine, which it keeps."""
     recipes = {"fedavg": fedavg(BASE), "centralised": centralised(BASE.replace(batch_size=1)), "fednnnn": fednnnn(BASE),
                "data_sharing": data_sharing(BASE), "fedprox": fedprox(BASE)}
     told = []
     result = compare(recipes, [0, 1],
                      on_round=lambda record, recipe: told.append((recipe.seed, recipe.name, record["round"])))
     assert ([run.together for contender in result.contenders for run in contender.finished]
-            == [3, 3, 1, 1, 3, 3, 3, 3, 1, 1])
-    assert told[:6] == [(0, name, round) for round in (1, 2) for name in ("fedavg", "fednnnn", "data_sharing")]
-    assert [seed for seed, _, _ in told] == [0] * 15 + [1] * 15
+            == [6, 6, 1, 1, 6, 6, 6, 6, 2, 2])
+    assert told[:12] == [(seed, name, round) for round in (1, 2) for seed in (0, 1)
+                         for name in ("fedavg", "fednnnn", "data_sharing")]
     for contender in result.contenders:
         for run in contender.finished:
             assert run.records == askew.run(run.recipe).records, contender.label
@@ -121,15 +121,16 @@ def test_ctrl_c_leaves_what_was_finished(tmp_path):
     def stop(record, recipe):
         nonlocal calls
         calls += 1
-        if calls == 8:  # seed 0: 2 x 3 rounds; then round 1 of both with seed 1
+        if calls == 2 * 3 * SEEDS_AT_ONCE + 2:  # 3 rounds of the first seeds; then round 1 of both with the next one
             raise KeyboardInterrupt
 
-    result = compare(recipes, [0, 1], out=tmp_path / "c", on_round=stop)
+    first, last = list(range(SEEDS_AT_ONCE)), SEEDS_AT_ONCE
+    result = compare(recipes, [*first, last], out=tmp_path / "c", on_round=stop)
     assert result.interrupted
-    assert [[result.recipe.seed for result in c.finished] for c in result.contenders] == [[0], [0]]
+    assert [[result.recipe.seed for result in c.finished] for c in result.contenders] == [first, first]
     assert json.loads((tmp_path / "c" / "table.json").read_text())["interrupted"]
-    going_on = askew.resume(tmp_path / "c" / "fedavg-seed1")
-    assert going_on.records == askew.run(fedavg(BASE.replace(seed=1))).records
+    going_on = askew.resume(tmp_path / "c" / f"fedavg-seed{last}")
+    assert going_on.records == askew.run(fedavg(BASE.replace(seed=last))).records
 
 
 def test_with_a_personal_method_all_are_judged_by_device():

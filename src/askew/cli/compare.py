@@ -224,7 +224,7 @@ def _about_judge(table: Mapping[str, Any]) -> str:
 
 
 def _about_fairness(table: Mapping[str, Any]) -> str:
-    number = len(table["seeds"])
+    number = max(len(row["seeds"]) for row in table["methods"])  # fewer, where it was interrupted
     spread = f"± standard deviation over {number} seeds" if number > 1 else "one seed, so no spread is known"
     target = f"; to {table['target']:.1%}: rounds until {table['target_is']}" if table["target"] else ""
     return ("For each seed all have the same data, clients, first weights and rounds; what a method keeps at the "

@@ -76,7 +76,8 @@ def show(result: Result, as_json: bool) -> None:
     """The end of a run, for a person or for a program."""
     rounds = len(result.records)
     if as_json:
-        print_json({result.headline: result.score, "headline": result.headline, "rounds": rounds,
+        print_json({result.headline: result.score, "headline": result.headline, "judged_on": result.judged_on,
+                    "rounds": rounds,
                     "seed": result.recipe.seed, "run": str(result.folder), "method": result.recipe.name,
                     "loss": result.evaluations[-1]["loss"] if result.evaluations else None,
                     "seconds": round(result.seconds, 3), "interrupted": result.interrupted,
@@ -90,6 +91,8 @@ def show(result: Result, as_json: bool) -> None:
                                 f"{result.headline.replace('_', ' ')} ",
                                 (score, "bold"),
                                 f" after {rounds} rounds{best}  ({result.seconds:.1f} s)"))
+        if result.evaluations:
+            out.print(f"{result.headline.replace('_', ' ')}: {result.judged_on}")
         if result.dropped:
             out.print(in_words(result.dropped))
         out.print(f"run folder: {result.folder}")

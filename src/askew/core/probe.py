@@ -18,7 +18,7 @@ from askew.core.tensors import ModelState
 
 
 @dataclass(frozen=True)
-class Setting:
+class ProbeContext:
     """What stays the same over a run, as probes see it.
 
     Args:
@@ -60,16 +60,16 @@ class Probe:
     """A measurement.
 
     Args:
-        read: (setting, round, state, what `observe` gathered) -> (numbers by name, state).
-        init: setting -> state before the first round.
+        read: (ctx, round, state, what `observe` gathered) -> (numbers by name, state).
+        init: ctx -> state before the first round.
         needs: cohort statistics to gather.
-        observe: called with each client's trained model as it arrives, (setting, model, gathered so far) -> gathered;
+        observe: called with each client's trained model as it arrives, (ctx, model, gathered so far) -> gathered;
             a statistic that streams, never the models themselves.
         spec: how it was made, set by `@piece`.
     """
 
-    read: Callable[[Setting, Round, Any, Any], tuple[Mapping[str, Any], Any]]
-    init: Callable[[Setting], Any] = lambda setting: None
+    read: Callable[[ProbeContext, Round, Any, Any], tuple[Mapping[str, Any], Any]]
+    init: Callable[[ProbeContext], Any] = lambda ctx: None
     needs: Sequence[Statistic] = ()
-    observe: Callable[[Setting, ModelState, Any], Any] | None = None
+    observe: Callable[[ProbeContext, ModelState, Any], Any] | None = None
     spec: Spec | None = None

@@ -30,22 +30,18 @@ def coefficients(chain: ClientChain, round: int, shapes: Shapes) -> dict[str, tu
         >>> coefficients(ClientChain([sgd(lr=0.5, weight_decay=0.25)]), 0, (("w", (3, 2)),))
         {'w': (-0.5, -0.125)}
     """
-    stepping = [p for p in chain.pieces if p.update is not ClientPiece.update]
-    if len(stepping) != 1 or not isinstance(stepping[0], Optimiser):
+    alone = _optimiser_alone(chain, shapes)
+    if alone is None:
         return None
-    chain = ClientChain(stepping)
     model = {name: torch.zeros(shape, dtype=torch.float64) for name, shape in shapes}
-    traits = traits_of(chain, model)
-    if not traits.elementwise or not traits.at_steps <= {"round", "params"}:
-        return None
 
     def update(g: Params, w: Params) -> Params:
         # Of step, client and all else there is nothing to read: a piece that wants to fails here.
         ctx = ClientContext(w, w, round, None, None, None, None, {})  # type: ignore[arg-type]
-        state = chain.begin(chain.keep(ModelState(w)), ctx)
+        state = alone.begin(alone.keep(ModelState(w)), ctx)
         if tree_leaves(state):
             raise ValueError("it has a state")
-        return chain.update(g, state, ctx)[0]
+        return alone.update(g, state, ctx)[0]
 
     try:
         with torch.no_grad():
@@ -60,6 +56,17 @@ def coefficients(chain: ClientChain, round: int, shapes: Shapes) -> dict[str, tu
     straight = all(torch.allclose(mixed[name], a * g[name] + b * w[name], rtol=1e-12, atol=1e-12)
                    for name, (a, b) in result.items())
     return result if straight and len(result) == len(model) else None
+
+
+@functools.lru_cache(maxsize=64)
+def _optimiser_alone(chain: ClientChain, shapes: Shapes) -> ClientChain | None:
+    """The one piece that acts on gradients, where it may be straight in any round: tried once, not in each."""
+    stepping = [p for p in chain.pieces if p.update is not ClientPiece.update]
+    if len(stepping) != 1 or not isinstance(stepping[0], Optimiser):
+        return None
+    alone = ClientChain(stepping)
+    traits = traits_of(alone, {name: torch.zeros(shape, dtype=torch.float64) for name, shape in shapes})
+    return alone if traits.elementwise and traits.at_steps <= {"round", "params"} else None
 
 
 def _values(like: Tensor, seed: int) -> Tensor:

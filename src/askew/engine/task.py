@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -34,7 +34,7 @@ from askew.core.server_piece import ServerChain
 from askew.core.start import Start
 from askew.core.tensors import ModelState, num_bytes
 from askew.engine.batched import batch_axes
-from askew.engine.evaluate import Verdict, evaluate, example_scores, predict_classes
+from askew.engine.evaluate import Verdict, evaluate, example_scores, outputs, predict_classes
 from askew.engine.layers.dropout import dropouts, key_dropouts, set_keys
 from askew.engine.layers.fast import use_fast_layers
 from askew.engine.local import train_locally
@@ -167,6 +167,10 @@ class Task:
         labels = self.data.labels_of(self.data.test)
         return evaluate(self._judged, model, self.data.test, self.prepare, self.objective,
                         labels, self.data.num_classes)
+
+    def outputs(self, model: ModelState, x: Tensor) -> Iterator[Tensor]:
+        """Of the network for stored inputs, chunk by chunk."""
+        return outputs(self._judged, model, x, self.prepare)
 
     def score(self, model: ModelState) -> float:
         """The objective's headline on the test set."""

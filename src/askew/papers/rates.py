@@ -13,10 +13,10 @@ from askew.core.errors import AskewError
 from askew.core.recipe import Recipe
 from askew.data.locate import cache_folder
 from askew.engine.choice import make_engine
-from askew.engine.memory import recall, remember
 from askew.engine.protocol import Job, Lane
 from askew.engine.task import available, build_task, cohort_size, initial_model
 from askew.engine.threads import threads_for, use_threads
+from askew.papers.machine_facts import recall, remember
 from askew.papers.plan import Need, images, num_clients
 from askew.papers.store import Results
 from askew.runs.environment import device_name

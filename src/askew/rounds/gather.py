@@ -14,7 +14,7 @@ from askew.core.cohort import Cohort
 from askew.core.compat import tree_leaves, tree_map
 from askew.core.errors import AskewError
 from askew.core.pool import PoolState
-from askew.core.probe import Setting
+from askew.core.probe import ProbeContext
 from askew.core.statistic import Senders
 from askew.core.tensors import ModelState, Tree
 from askew.engine.protocol import Chunk, Job, Lane
@@ -42,7 +42,7 @@ class Gathering:
         memory: what clients remember; written when the round is complete.
     """
 
-    def __init__(self, task: Task, setting: Setting, round: int, entries: Mapping[int, GlobalModel],
+    def __init__(self, task: Task, probe_context: ProbeContext, round: int, entries: Mapping[int, GlobalModel],
                  pool_state: PoolState, clients: Sequence[int], asked: Sequence[Job], memory: ClientMemory) -> None:
         self.round, self.entries, self.clients, self.asked = round, entries, clients, asked
         reasons, self.measured = absent(task, round, clients)
@@ -56,7 +56,7 @@ class Gathering:
         self.cohorts: dict[int, Cohort] = {}
         self._lengths: dict[int, tuple[list[int], Tensor]] = {}
         self.observed: dict[int, dict[int, Any]] = {}  # model -> probe -> what it gathered
-        self.task, self._setting, self._pool_state, self._memory = task, setting, pool_state, memory
+        self.task, self._probe_context, self._pool_state, self._memory = task, probe_context, pool_state, memory
         self._needs = task.server.needs.union(*(probe.needs for probe in task.probes))
         self.remembered: list[tuple[int, list[int], Tree]] = []  # model, clients, their rows
         self._losses: list[Tensor] = []
@@ -146,4 +146,4 @@ class Gathering:
             for k in range(len(clients)):
                 local = ModelState({name: start.params[name] + v[k] for name, v in updates.items()},
                                    {name: v[k] for name, v in buffers.items()})
-                self.observed[number][i] = observe(self._setting, local, self.observed[number][i])
+                self.observed[number][i] = observe(self._probe_context, local, self.observed[number][i])

@@ -19,7 +19,7 @@ import torch
 from askew.core import rng
 from askew.core.client_memory import ClientMemory
 from askew.core.pool import PoolState
-from askew.core.probe import Setting
+from askew.core.probe import ProbeContext
 from askew.core.server_piece import ServerContext
 from askew.core.tensors import ModelState, Params, add
 from askew.engine.protocol import Engine, Job
@@ -46,13 +46,13 @@ def one_round(gatherings: Sequence[Gathering], engine: Engine) -> list[dict[int,
     return [aggregate(gathering) for gathering in gatherings]
 
 
-def begin(task: Task, setting: Setting, round: int, models: Mapping[int, GlobalModel], pool_state: PoolState,
+def begin(task: Task, probe_context: ProbeContext, round: int, models: Mapping[int, GlobalModel], pool_state: PoolState,
           memory: ClientMemory) -> Gathering:
     """Who trains which model: some of the clients, drawn by (seed, round), and for each of them what its pool says."""
     clients = task.sample(round)
     trainers = task.pool.trainers(pool_state, clients)
     jobs = [Job(number, client) for number, users in trainers.items() for client in users]
-    return Gathering(task, setting, round, models, pool_state, clients, jobs, memory)
+    return Gathering(task, probe_context, round, models, pool_state, clients, jobs, memory)
 
 
 def aggregate(gathering: Gathering) -> dict[int, GlobalModel]:

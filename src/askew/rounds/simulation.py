@@ -21,7 +21,7 @@ from askew.core.dataset import Examples
 from askew.core.errors import AskewError, DivergedError
 from askew.core.interrupt import shielded
 from askew.core.pool import MANY_CLIENTS, Changes
-from askew.core.probe import Round, Setting
+from askew.core.probe import ProbeContext, Round
 from askew.core.tensors import ModelState, Tree, num_bytes
 from askew.engine.evaluate import Verdict, device_record, device_scores, means_of_parts, record_of
 from askew.engine.protocol import Engine
@@ -74,12 +74,12 @@ class Simulation:
             start = initial_model(task) if start is None else start
         self.models: dict[int, GlobalModel] = {0: GlobalModel(start, task.server.init(start.params))}
         self.pool_state = task.pool.init(task.num_clients)
-        self._setting = Setting(
+        self._probe_context = ProbeContext(
             module=task.module, data=task.data, population=task.population,
             batch_size=task.recipe.batch_size, train=self._train_twin, predict=task.predict,
         )
         # One state a probe and model; a model that is new to a probe starts afresh.
-        self._probe_states: list[dict[int, Any]] = [{0: probe.init(self._setting)} for probe in task.probes]
+        self._probe_states: list[dict[int, Any]] = [{0: probe.init(self._probe_context)} for probe in task.probes]
         rest = num_bytes(start.buffers)
         self._bytes_down = (task.server.payload or num_bytes)(start.params) + rest
         self._bytes_up = (task.client.payload or num_bytes)(start.params) + rest
@@ -89,6 +89,22 @@ class Simulation:
     @property
     def finished(self) -> bool:
         return self.round >= self.task.recipe.rounds
+
+    @property
+    def by_devices(self) -> bool:
+        """Whether it is judged by each client's own test data, not by the whole test set."""
+        task = self.task
+        return task.recipe.judge == "devices" or (
+            task.recipe.judge == "auto" and (task.population.test is not None or task.personal))
+
+    @property
+    def judged_on(self) -> str:
+        """On what the headline is taken, in words."""
+        if not self.by_devices:
+            return f"the whole test set ({len(self.task.data.test):,} examples)"
+        if self.task.population.test is not None:
+            return f"mean over {self.task.num_clients:,} clients' own test data"
+        return f"mean over {self.task.num_clients:,} clients, each on the test set as its own classes weigh it"
 
     @property
     def state(self) -> dict[str, Any]:
@@ -153,7 +169,7 @@ class Simulation:
         round, entries = self.round, self.models
         if behind is not None:
             round, entries = behind.gathering.round + 1, {**behind.gathering.entries, **behind.after}
-        return begin(self.task, self._setting, round, entries, self.pool_state, self.memory)
+        return begin(self.task, self._probe_context, round, entries, self.pool_state, self.memory)
 
     def launched(self, gathering: Gathering, after: dict[int, GlobalModel]) -> Launched:
         """A round that has been trained and aggregated, and what the host wants to know of it."""
@@ -195,6 +211,8 @@ class Simulation:
         self.round += 1
         changes = self._update_pool() if task.pool.needs_validation else Changes()
         record |= task.pool.metrics(self.pool_state, task.population.groups)
+        record |= {name: value for name, value in (("cloned", [list(pair) for pair in changes.clones]),
+                                                   ("deleted", list(changes.deleted))) if value}
         if self.round % task.recipe.evaluate_every == 0 or self.finished:
             record |= self.evaluate(self._rows_after(gathering, changes))
         with shielded():  # memory is changed in place: this is done whole, and with it the round
@@ -238,15 +256,13 @@ class Simulation:
         result: Record = record_of(verdicts, choice)
         if not math.isfinite(result["loss"]):
             raise DivergedError(f"round {self.round}: the loss on the test data is {result['loss']}; {self._hint()}")
-        by_devices = task.recipe.judge == "devices" or (
-            task.recipe.judge == "auto" and (task.population.test is not None or task.personal))
         # Else every device has the test set's score.
         told_apart = task.population.test is not None or task.data.num_classes > 1 or task.personal
-        if by_devices or (told_apart and task.num_clients <= MANY_CLIENTS):
+        if self.by_devices or (told_apart and task.num_clients <= MANY_CLIENTS):
             devices = (self._personal_scores(row or self.memory.row) if task.client.enters
                        else device_scores(verdicts, choice, task.population))
             result |= device_record(devices, task.population.groups, task.objective)
-            if by_devices:
+            if self.by_devices:
                 result[task.objective.headline] = float(devices.mean())
         return result
 
@@ -315,8 +331,8 @@ class Simulation:
             seen = Round(self.round + 1, self.models[number].model, after.model,
                          cohort, cohort.clients, self._evaluated(after))
             states = self._probe_states[i]
-            state = states[number] if number in states else probe.init(self._setting)
-            values, states[number] = probe.read(self._setting, seen, state, gathered.get(i))
+            state = states[number] if number in states else probe.init(self._probe_context)
+            values, states[number] = probe.read(self._probe_context, seen, state, gathered.get(i))
             values = plain_numbers(f"probe {probe.spec.name if probe.spec else i}", values, self._taken)
             record |= {name if number == 0 else f"model {number}: {name}": value for name, value in values.items()}
         return record

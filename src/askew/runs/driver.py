@@ -188,11 +188,13 @@ class _Course:
         warnings.warn(f"{configuration.path or configuration.recipe.name} failed: {reason}", stacklevel=2)
 
     def leave(self, i: int, stopped: str | None = None, together: int = 1, failed: str | None = None) -> None:
-        """One that was under way is over."""
+        """One that was under way is over: what is finished on disk is so here, too, also where Ctrl-C comes now."""
+        if stopped is None:  # it may take as long as a round's evaluation, and may be stopped like that
+            self.running[i].evaluate()
         with shielded():
             result = self.running[i].end(stopped, together, failed)
             del self.running[i]
-        self.end(i, result)
+            self.end(i, result)
 
     def _look(self, i: int, configuration: Configuration, path: Path) -> None:
         """What an earlier session left in a folder."""
@@ -209,7 +211,8 @@ class _Course:
             try:
                 folder.check_whole()
                 result = Result(recipe, folder.records(), folder.load_weights("model"), folder.seconds, folder=path,
-                                diverged=folder.divergence, together=folder.together, failed=folder.failure)
+                                diverged=folder.divergence, together=folder.together, failed=folder.failure,
+                                judged_on=folder.judged_on)
             except AskewError as error:
                 now = "it goes on from its checkpoint" if folder.has_checkpoint else "it is trained again"
                 warnings.warn(f"{error}: {now}", stacklevel=2)

@@ -52,11 +52,10 @@ def check_free(path: Path, overwrite: bool = False) -> None:
     if kind_of(path) == "run":
         if not overwrite and (path / RECIPE).exists():
             raise AskewError(f"--out: {str(path)!r} already holds a run; name another folder, or add --overwrite")
-    elif (path / MARKER).exists():
-        raise AskewError(f"{str(path / MARKER)!r} does not say that the folder holds a run; if it does, write "
-                         '{"askew": "run"} to that file, else name another folder')
     elif not _is_empty(path):
-        raise AskewError(f"--out: {str(path)!r} is not empty and holds no run; name another folder")
+        marked = (path / MARKER).exists()
+        remedy = f', or, if it is a run whose {MARKER} was damaged, write {{"askew": "run"}} to that file' * marked
+        raise AskewError(f"--out: {str(path)!r} is not empty and holds no run; name another folder{remedy}")
 
 
 def check_many(path: Path | None, go_on: bool, kind: str) -> None:

@@ -21,6 +21,7 @@ from askew.core import files
 from askew.core.errors import AskewError, first_line
 from askew.core.recipe import Recipe
 from askew.runs.checkpoints import MEMORY, About, Checkpoints, DamagedError
+from askew.runs.evaluation import EVALUATION, write_evaluation
 from askew.runs.folders import ENVIRONMENT, MARKER, METRICS, RECIPE, check_free, mark
 from askew.runs.lock import Lock
 
@@ -39,7 +40,8 @@ class RunFolder:
     metrics.jsonl        one line per round; the same seed writes the same bytes (times are in summary.json)
     model.safetensors    the model to use; model-N.safetensors for further models of a pool
     training.safetensors the model that training would go on from, where it is another one (FedNNNN)
-    summary.json         final numbers and times, and the SHA-256 of metrics and weights
+    evaluation.json      what the final models are worth, in detail: only of a run that reached its end
+    summary.json         final numbers and times, and the SHA-256 of metrics, weights and evaluation
     checkpoint-N.*       only while a run is unfinished: what `askew resume` needs
     """
 
@@ -98,7 +100,7 @@ class RunFolder:
         """Remove what askew wrote, and nothing else, but for the marker; a folder in a file's place is nobody's of
         ours."""
         ours = [path for path in self.path.iterdir()
-                if path.name in (RECIPE, METRICS, SUMMARY, ENVIRONMENT) or WEIGHTS.fullmatch(path.name)]
+                if path.name in (RECIPE, METRICS, SUMMARY, ENVIRONMENT, EVALUATION) or WEIGHTS.fullmatch(path.name)]
         for path in [*ours, *self.checkpoints.paths]:
             if path.is_dir() and not path.is_symlink():
                 raise AskewError(f"{str(path)!r} is a folder, where a run has a file; move it away")
@@ -285,6 +287,11 @@ class RunFolder:
         return int(self.summary.get("together", 1))
 
     @property
+    def judged_on(self) -> str:
+        """On what the headline was taken; nothing in folders of earlier versions."""
+        return str(self.summary.get("judged_on", ""))
+
+    @property
     def was_compiled(self) -> bool | None:
         """For the same bits when it goes on; before that was written down, every run on a GPU was."""
         on_cpu = str(self.environment.get("device", "cpu")).startswith("cpu")
@@ -311,9 +318,18 @@ class RunFolder:
         except Exception as error:  # safetensors' own
             raise AskewError(f"{str(path)!r} is damaged: {first_line(error)}") from None
 
+    def save_evaluation(self, value: Mapping[str, Any] | None) -> None:
+        """Args:
+            value: None leaves the folder without one: the run is not at its end.
+        """
+        if value is None:
+            (self.path / EVALUATION).unlink(missing_ok=True)
+        else:
+            write_evaluation(self.path / EVALUATION, value)
+
     def save_summary(self, summary: Mapping[str, Any]) -> None:
         names = sorted(path.name for path in self.path.iterdir()
-                       if path.name == METRICS or WEIGHTS.fullmatch(path.name))
+                       if path.name in (METRICS, EVALUATION) or WEIGHTS.fullmatch(path.name))
         self.__dict__.pop("summary", None)
         files.write_json(self.path / SUMMARY,
                          {**summary, "files": {name: files.sha256(self.path / name) for name in names}})

@@ -9,7 +9,7 @@ from torch import nn
 from askew.core.cohort import Cohort
 from askew.core.dataset import Dataset, Examples
 from askew.core.population import Ownership, Population
-from askew.core.probe import Round, Setting
+from askew.core.probe import ProbeContext, Round
 from askew.core.statistic import Senders
 from askew.core.tensors import ModelState
 from askew.pieces.statistic import SignSum
@@ -24,7 +24,7 @@ class Pencil:
         x, y = torch.tensor([[[3.0, 0.0]], [[0.0, 1.0]], [[1.0, 1.0]], [[2.0, 5.0]]]), torch.tensor([0, 1, 0, 1])
         data = Dataset("pencil", Examples(x, y), Examples(x, y), ("a", "b"))
         population = Population.of(Ownership.of([[0], [1, 2], [3]]), y.numpy(), 2)
-        self.setting = Setting(self.module, data, population, batch_size=5,
+        self.ctx = ProbeContext(self.module, data, population, batch_size=5,
                                train=self.train, predict=self.predict)
         self.trained_on = []
 

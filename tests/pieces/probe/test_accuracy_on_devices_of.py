@@ -15,9 +15,9 @@ CALL = "accuracy_on_devices_of(population='iid(clients=3)')"
 
 
 def read(pencil, population, round):
-    train = Examples(pencil.setting.data.train.x, torch.tensor([0, 1, 1, 1]))
-    setting = replace(pencil.setting, data=Dataset("pencil", train, pencil.setting.data.test, ("a", "b")))
-    return accuracy_on_devices_of(population).read(setting, round, None, None)[0]["federation_device_accuracy_mean"]
+    train = Examples(pencil.ctx.data.train.x, torch.tensor([0, 1, 1, 1]))
+    ctx = replace(pencil.ctx, data=Dataset("pencil", train, pencil.ctx.data.test, ("a", "b")))
+    return accuracy_on_devices_of(population).read(ctx, round, None, None)[0]["federation_device_accuracy_mean"]
 
 
 def test_two_classes_by_hand(pencil):

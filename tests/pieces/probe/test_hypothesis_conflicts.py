@@ -22,8 +22,8 @@ from askew.pieces.probe import hypothesis_conflicts
 def measure(pencil, probe, models):
     gathered = None
     for model in models:
-        gathered = probe.observe(pencil.setting, pencil.model(model), gathered)
-    values, _ = probe.read(pencil.setting, pencil.round([(0, 0, 0, 0)] * len(models)), None, gathered)
+        gathered = probe.observe(pencil.ctx, pencil.model(model), gathered)
+    values, _ = probe.read(pencil.ctx, pencil.round([(0, 0, 0, 0)] * len(models)), None, gathered)
     return values
 
 
@@ -64,17 +64,17 @@ def test_votes_give_the_mean_over_all_pairs(clients, inputs, seed):
 
 def test_the_inputs_are_the_first_of_one_fixed_order(pencil):
     model = pencil.model([0, 0, 0, 0])
-    asked = {n: hypothesis_conflicts(n).observe(pencil.setting, model, None)["x"] for n in (1, 3, 500)}
+    asked = {n: hypothesis_conflicts(n).observe(pencil.ctx, model, None)["x"] for n in (1, 3, 500)}
     assert [len(x) for x in asked.values()] == [1, 3, 4]  # all where there are fewer
     assert torch.equal(asked[1], asked[3][:1])
     assert torch.equal(asked[3], asked[500][:3])
-    assert sorted(asked[500].flatten(1).tolist()) == sorted(pencil.setting.data.test.x.flatten(1).tolist())
+    assert sorted(asked[500].flatten(1).tolist()) == sorted(pencil.ctx.data.test.x.flatten(1).tolist())
 
 
 def test_what_is_gathered_does_not_grow_with_the_clients(pencil):
     probe, gathered = hypothesis_conflicts(), None
     for _ in range(20):
-        gathered = probe.observe(pencil.setting, pencil.model((1, 1, 1, 1)), gathered)
+        gathered = probe.observe(pencil.ctx, pencil.model((1, 1, 1, 1)), gathered)
     assert gathered["votes"].shape == (4, 2)
     assert gathered["votes"].sum().item() == 4 * 20
 
@@ -106,11 +106,11 @@ def test_clients_of_one_class_see_it_everywhere():
 def test_it_uses_each_clients_own_buffers(pencil):
     """Two models with the same weights and other BatchNorm statistics can disagree."""
     module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.BatchNorm1d(2, affine=False))
-    setting = replace(pencil.setting, module=module, predict=lambda model, x: torch.func.functional_call(
+    ctx = replace(pencil.ctx, module=module, predict=lambda model, x: torch.func.functional_call(
         module.eval(), {**model.params, **model.buffers}, (x,)).argmax(dim=1))
     probe, gathered = hypothesis_conflicts(), None
     for centre in ((0.0, 0.0), (10.0, 0.0)):  # minus 10, the first coordinate never wins
         buffers = {"1.running_mean": torch.tensor(centre), "1.running_var": torch.ones(2)}
-        gathered = probe.observe(setting, ModelState({}, buffers), gathered)
-    values, _ = probe.read(setting, round_of(2), None, gathered)
+        gathered = probe.observe(ctx, ModelState({}, buffers), gathered)
+    values, _ = probe.read(ctx, round_of(2), None, gathered)
     assert values["conflicts_any"] == 0.5  # (3, 0) and the tie (1, 1), which goes to the first

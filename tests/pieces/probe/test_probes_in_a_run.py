@@ -47,7 +47,7 @@ UNEQUAL = BASE.replace(population="power_law(clients=6, exponent=0.7)", fraction
 def _in_order() -> Probe:
     """A probe of one's own that would show any order in which clients arrive."""
 
-    def read(setting, round, state, gathered):
+    def read(ctx, round, state, gathered):
         return {"who": list(round.clients), "shares": round.cohort.weights.tolist(),
                 "lengths": round.cohort.lengths.tolist()}, state
 

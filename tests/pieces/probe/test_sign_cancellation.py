@@ -12,7 +12,7 @@ THREE = [(1, 1, -1, 0), (2, -1, -3, 0), (1, 5, -1, 0.5)]  # signs add up to (3, 
 
 
 def read(pencil, probe, updates):
-    values, _ = probe.read(pencil.setting, pencil.round(updates), probe.init(pencil.setting), None)
+    values, _ = probe.read(pencil.ctx, pencil.round(updates), probe.init(pencil.ctx), None)
     return values
 
 

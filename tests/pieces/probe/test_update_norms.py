@@ -12,7 +12,7 @@ def test_two_clients_by_hand(pencil):
     """conv: (3, 4) and (3, -4), mean (3, 0); fc: (0, 0) and (0, 2), mean (0, 1). The server moves by (6, 8, 0, 0)."""
     probe = update_norms()
     round = pencil.round([(3, 4, 0, 0), (3, -4, 0, 2)], before=(1, 1, 1, 1), after=(7, 9, 1, 1))
-    values, state = probe.read(pencil.setting, round, probe.init(pencil.setting), None)
+    values, state = probe.read(pencil.ctx, round, probe.init(pencil.ctx), None)
     assert values == pytest.approx({
         "N conv": 3, "E conv": 5, "N/E conv": 0.6, "server_step conv": 10, "integral_N conv": 10,
         "N fc": 1, "E fc": 1, "N/E fc": 1, "server_step fc": 0, "integral_N fc": 0,
@@ -20,25 +20,25 @@ def test_two_clients_by_hand(pencil):
     assert all(type(v) is float for v in values.values())
     # A second round that steps by (0, 0, 3, 4): the integrals are sums of lengths, not the length of a sum.
     round = pencil.round([(1, 0, 0, 0)], before=(7, 9, 1, 1), after=(7, 9, 4, 5))
-    values, _ = probe.read(pencil.setting, round, state, None)
+    values, _ = probe.read(pencil.ctx, round, state, None)
     assert (values["integral_N"], values["integral_N conv"], values["integral_N fc"]) == (15, 10, 5)
 
 
 def test_weights_are_those_of_the_average(pencil):
     """Weights 1 and 3: mean of (4, 0) and (0, 4) is (1, 3), N = sqrt(10); E = 4."""
     round = pencil.round([(4, 0, 0, 0), (0, 4, 0, 0)], weights=[1.0, 3.0])
-    values, _ = update_norms().read(pencil.setting, round, {}, None)
+    values, _ = update_norms().read(pencil.ctx, round, {}, None)
     assert (values["N"], values["E"]) == pytest.approx((10**0.5, 4))
 
 
 def test_the_ratio_is_none_where_nobody_moved(pencil):
-    values, _ = update_norms().read(pencil.setting, pencil.round([(1, 0, 0, 0), (1, 0, 0, 0)]), {}, None)
+    values, _ = update_norms().read(pencil.ctx, pencil.round([(1, 0, 0, 0), (1, 0, 0, 0)]), {}, None)
     assert values["N/E fc"] is None
     assert values["N/E conv"] == 1
 
 
 def test_layers(pencil):
-    values, _ = update_norms(per="layer").read(pencil.setting, pencil.round([(3, 4, 0, 0)]), {}, None)
+    values, _ = update_norms(per="layer").read(pencil.ctx, pencil.round([(3, 4, 0, 0)]), {}, None)
     assert values["N conv"] == 5  # the layer that is called so
     with pytest.raises(AskewError, match="per must be 'group' or 'layer', not 'model'"):
         update_norms(per="model")

@@ -17,12 +17,12 @@ def test_two_rounds_by_hand(pencil):
     Round 2: w = (2, 2, 2, 8): conv 0, fc 6 / |(2, 2)|, all 6 / 4.
     """
     probe = weight_divergence()
-    state = probe.init(pencil.setting)
-    values, state = probe.read(pencil.setting, pencil.round([(1, 1, 1, 1)] * 2, after=(4, 5, 1, 1)), state, None)
+    state = probe.init(pencil.ctx)
+    values, state = probe.read(pencil.ctx, pencil.round([(1, 1, 1, 1)] * 2, after=(4, 5, 1, 1)), state, None)
     assert list(values) == ["weight_divergence", "weight_divergence conv", "weight_divergence fc"]
     assert list(values.values()) == pytest.approx([2.5, 5 / 2**0.5, 0])
     round = pencil.round([(1, 1, 1, 1)] * 3, before=(4, 5, 1, 1), after=(2, 2, 2, 8), number=2)
-    values, state = probe.read(pencil.setting, round, state, None)
+    values, state = probe.read(pencil.ctx, round, state, None)
     assert list(values.values()) == pytest.approx([1.5, 0, 6 / 8**0.5])
     # Clients 0 and 1, then all three; batches K times 5; rates decay by the rounds completed before.
     assert pencil.trained_on == [([0, 1, 2], 10, 0), ([0, 1, 2, 3], 15, 1)]
@@ -33,19 +33,19 @@ def test_the_twin_keeps_its_own_buffers(pencil):
     for number, wanted in ((1, 6.0), (2, 7.0)):
         round = pencil.round([(1, 1, 1, 1)], number=number)
         round = replace(round, before=replace(round.before, buffers={"seen": torch.tensor(5.0)}))
-        _, state = probe.read(pencil.setting, round, state, None)
+        _, state = probe.read(pencil.ctx, round, state, None)
         assert state["buffers"]["seen"].item() == wanted
 
 
 def test_tensor_by_tensor_and_group_by_group(pencil):
     for per, names in (("tensor", ["conv.weight", "fc.weight"]), ("group", ["conv", "fc"])):
-        values, _ = weight_divergence(per=per).read(pencil.setting, pencil.round([(1, 1, 1, 1)]), None, None)
+        values, _ = weight_divergence(per=per).read(pencil.ctx, pencil.round([(1, 1, 1, 1)]), None, None)
         assert list(values) == ["weight_divergence", *(f"weight_divergence {name}" for name in names)]
 
 
 def test_none_where_the_twin_has_no_length(pencil):
     round = pencil.round([(1, 1, 1, 1)], before=(-1, -1, 3, 3), after=(1, 1, 1, 1))
-    values, _ = weight_divergence().read(pencil.setting, round, None, None)
+    values, _ = weight_divergence().read(pencil.ctx, round, None, None)
     assert values["weight_divergence conv"] is None
     assert values["weight_divergence fc"] == pytest.approx(0.75)  # (1, 1) against (4, 4)
 

@@ -21,9 +21,9 @@ from askew.data.cifar10 import read_batch
 from askew.data.mnist import read_idx
 from askew.data.skew_table import read_counts
 from askew.data.speech_commands import TEST_LIST, _features, read_clip, read_list
-from askew.engine.memory import recall
 from askew.engine.task import Task, build_task
 from askew.papers import store
+from askew.papers.machine_facts import recall
 from askew.pieces.start.pretrained import pretrained
 from fuzzing import formats
 from fuzzing.reader import Reader
@@ -115,7 +115,7 @@ READERS = (
     Reader("weights", weights, lambda path: pretrained(str(path)).make(_task(), _task().fresh),
            ("pieces/start/pretrained.py:make",)),
     Reader("results", results, store.read, ("papers/store.py:read",)),
-    Reader("facts", formats.facts, recall, ("engine/memory.py:recall",), always_ok=True),
+    Reader("facts", formats.facts, recall, ("papers/machine_facts.py:recall",), always_ok=True),
 )
 
 # File, or file:function, that opens something and is not in the table -> why.

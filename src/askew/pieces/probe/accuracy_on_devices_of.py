@@ -10,7 +10,7 @@ import numpy as np
 from askew.core import registry
 from askew.core.dataset import Source
 from askew.core.population import Population
-from askew.core.probe import Probe, Round, Setting
+from askew.core.probe import Probe, ProbeContext, Round
 from askew.core.registry import piece
 
 NUMBER = "federation_device_accuracy_mean"  # its name in a record
@@ -33,16 +33,16 @@ def accuracy_on_devices_of(population: str) -> Probe:
     Example:
         Two devices with one class each, of which the model gets 90% and 50% right: 0.7.
     """
-    drawn: list[Population] = []  # a function of the setting, kept so that it is not drawn again in each round
+    drawn: list[Population] = []  # a function of the ctx, kept so that it is not drawn again in each round
 
-    def read(setting: Setting, round: Round, state: Any, gathered: Any) -> tuple[Mapping[str, Any], Any]:
+    def read(ctx: ProbeContext, round: Round, state: Any, gathered: Any) -> tuple[Mapping[str, Any], Any]:
         if not drawn:
-            drawn.append(registry.build("partition", population, source=Source.of(setting.data),
-                                        seed=setting.population.seed))
-        labels = setting.data.test.y.cpu().numpy()
-        predicted = setting.predict(round.evaluated or round.after, setting.data.test.x)
-        right = (predicted == setting.data.test.y).cpu().numpy()
-        totals = np.bincount(labels, minlength=setting.data.num_classes)
+            drawn.append(registry.build("partition", population, source=Source.of(ctx.data),
+                                        seed=ctx.population.seed))
+        labels = ctx.data.test.y.cpu().numpy()
+        predicted = ctx.predict(round.evaluated or round.after, ctx.data.test.x)
+        right = (predicted == ctx.data.test.y).cpu().numpy()
+        totals = np.bincount(labels, minlength=ctx.data.num_classes)
         per_class = np.bincount(labels, weights=right, minlength=len(totals)) / np.maximum(totals, 1)
         return {NUMBER: float(drawn[0].accuracies(right, per_class).mean())}, state
 

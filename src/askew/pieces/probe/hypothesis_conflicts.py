@@ -16,7 +16,7 @@ from torch import Tensor
 
 from askew.core import rng
 from askew.core.errors import AskewError
-from askew.core.probe import Probe, Round, Setting
+from askew.core.probe import Probe, ProbeContext, Round
 from askew.core.registry import piece
 from askew.core.tensors import ModelState
 from askew.pieces.probe.numbers import to_numbers
@@ -46,20 +46,20 @@ def hypothesis_conflicts(inputs: int = 500) -> Probe:
     if inputs < 1:
         raise AskewError(f"hypothesis_conflicts: inputs must be at least 1, got {inputs}")
 
-    def init(setting: Setting) -> None:
-        if setting.data.targets != "classes":
-            raise AskewError(f"hypothesis_conflicts: models vote for classes, and {setting.data.name} has "
-                             f"{setting.data.targets}; leave this probe out")
+    def init(ctx: ProbeContext) -> None:
+        if ctx.data.targets != "classes":
+            raise AskewError(f"hypothesis_conflicts: models vote for classes, and {ctx.data.name} has "
+                             f"{ctx.data.targets}; leave this probe out")
 
-    def observe(setting: Setting, model: ModelState, gathered: dict[str, Tensor] | None) -> dict[str, Tensor]:
-        classes = setting.data.num_classes
+    def observe(ctx: ProbeContext, model: ModelState, gathered: dict[str, Tensor] | None) -> dict[str, Tensor]:
+        classes = ctx.data.num_classes
         if gathered is None:
-            x = _held_out(setting, inputs)
+            x = _held_out(ctx, inputs)
             gathered = {"x": x, "votes": torch.zeros(len(x), classes, dtype=torch.int64, device=x.device)}
-        votes = F.one_hot(setting.predict(model, gathered["x"]), classes)
+        votes = F.one_hot(ctx.predict(model, gathered["x"]), classes)
         return {"x": gathered["x"], "votes": gathered["votes"] + votes}
 
-    def read(setting: Setting, round: Round, state: Any, gathered: dict[str, Tensor]) -> tuple[Mapping[str, Any], Any]:
+    def read(ctx: ProbeContext, round: Round, state: Any, gathered: dict[str, Tensor]) -> tuple[Mapping[str, Any], Any]:
         votes, clients = gathered["votes"], len(round.cohort)
         agreeing = (votes * (votes - 1)).sum(dim=1).to(torch.float64)
         pairs = clients * (clients - 1)
@@ -70,8 +70,8 @@ def hypothesis_conflicts(inputs: int = 500) -> Probe:
     return Probe(read, init, observe=observe)
 
 
-def _held_out(setting: Setting, inputs: int) -> Tensor:
-    x = setting.data.test.x
+def _held_out(ctx: ProbeContext, inputs: int) -> Tensor:
+    x = ctx.data.test.x
     # A constant key, not the run's seed: runs with different seeds are asked about the same inputs.
     order = rng.permutation(rng.key(0, "hypothesis conflicts"), len(x))
     return x[order[:inputs].to(x.device)]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from askew.core.errors import AskewError
-from askew.core.probe import Probe, Round, Setting
+from askew.core.probe import Probe, ProbeContext, Round
 from askew.core.registry import piece
 from askew.pieces.probe.layer_groups import group_parameters, with_whole
 from askew.pieces.probe.numbers import to_numbers
@@ -43,19 +43,19 @@ def sign_cancellation(theta: float | None = None, per: Literal["group", "layer"]
     if theta is not None and not theta > 0:
         raise AskewError(f"sign_cancellation: theta must be positive, got {theta}; leave it out to ask for unanimity")
 
-    def init(setting: Setting) -> None:
-        clients = setting.population.num_clients
+    def init(ctx: ProbeContext) -> None:
+        clients = ctx.population.num_clients
         if theta is not None and theta > clients:
             raise AskewError(f"sign_cancellation: theta = {theta} is above the {clients} clients of the federation, so "
                              f"that none could ever agree; use at most {clients}")
 
-    def read(setting: Setting, round: Round, state: Any, gathered: Any) -> tuple[Mapping[str, Any], Any]:
+    def read(ctx: ProbeContext, round: Round, state: Any, gathered: Any) -> tuple[Mapping[str, Any], Any]:
         threshold = len(round.cohort) if theta is None else theta
         signs, mean = round.cohort[SignSum()], round.cohort.mean
         counts = {name: torch.stack([(s.abs() < threshold).sum(), (s == 0).sum(), ((s == 0) & (mean[name] == 0)).sum()])
                   for name, s in signs.items()}
         values: dict[str, Tensor] = {}
-        for part, names in with_whole(group_parameters(setting.module, signs, per), signs).items():
+        for part, names in with_whole(group_parameters(ctx.module, signs, per), signs).items():
             size = sum(signs[name].numel() for name in names)
             shares = torch.stack([counts[name] for name in names]).sum(dim=0, dtype=torch.float64) / size
             for what, share in zip(("no_sign_agreement", "signs_cancel", "unmoved"), shares, strict=True):

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from askew.core.probe import Probe, Round, Setting
+from askew.core.probe import Probe, ProbeContext, Round
 from askew.core.registry import piece
 from askew.core.tensors import Params, subtract
 from askew.pieces.probe.layer_groups import group_norms, group_parameters, with_whole
@@ -47,9 +47,9 @@ def update_norms(per: Literal["group", "layer"] = "group") -> Probe:
         Equal weights, updates (3, 4) and (3, -4): N = |(3, 0)| = 3, E = 5, N/E = 0.6.
     """
 
-    def read(setting: Setting, round: Round, state: Params, gathered: Any) -> tuple[Mapping[str, Any], Params]:
+    def read(ctx: ProbeContext, round: Round, state: Params, gathered: Any) -> tuple[Mapping[str, Any], Params]:
         whole = round.before.params
-        parts = with_whole(group_parameters(setting.module, whole, per), whole)
+        parts = with_whole(group_parameters(ctx.module, whole, per), whole)
         steps = group_norms(subtract(round.after.params, whole), parts)
         integrals = {part: state[part] + step if part in state else step for part, step in steps.items()}
         values: dict[str, Tensor] = {}
@@ -59,4 +59,4 @@ def update_norms(per: Literal["group", "layer"] = "group") -> Probe:
                        f"integral_N{part}": integrals[part]}
         return to_numbers(values), integrals
 
-    return Probe(read, init=lambda setting: {})
+    return Probe(read, init=lambda ctx: {})

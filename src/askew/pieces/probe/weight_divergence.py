@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from askew.core.probe import Probe, Round, Setting
+from askew.core.probe import Probe, ProbeContext, Round
 from askew.core.registry import piece
 from askew.core.tensors import ModelState, subtract
 from askew.pieces.probe.layer_groups import group_norms, group_parameters, with_whole
@@ -45,13 +45,13 @@ def weight_divergence(per: Literal["layer", "tensor", "group"] = "layer") -> Pro
         w = (3, 4), the twin's (0, 4): 3 / 4 = 0.75.
     """
 
-    def read(setting: Setting, round: Round, state: Any, gathered: Any) -> tuple[Mapping[str, Any], Any]:
+    def read(ctx: ProbeContext, round: Round, state: Any, gathered: Any) -> tuple[Mapping[str, Any], Any]:
         twin = round.before if state is None else ModelState(state["params"], state["buffers"])
         # Examples that several clients hold (zhao2018's shared set) count as often as they were trained on.
-        examples = np.concatenate([setting.population.train[client] for client in round.clients])
+        examples = np.concatenate([ctx.population.train[client] for client in round.clients])
         # Batch size 0 is all at once, for the twin too. Rates decay by rounds completed, one fewer than the number.
-        twin = setting.train(twin, examples, setting.batch_size * len(round.clients), round.number - 1)
-        parts = with_whole(group_parameters(setting.module, twin.params, per), twin.params)
+        twin = ctx.train(twin, examples, ctx.batch_size * len(round.clients), round.number - 1)
+        parts = with_whole(group_parameters(ctx.module, twin.params, per), twin.params)
         apart = group_norms(subtract(round.after.params, twin.params), parts)
         length = group_norms(twin.params, parts)
         values = {f"weight_divergence{part}": apart[part] / length[part] for part in parts}

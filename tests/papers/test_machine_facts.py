@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from askew.engine.memory import recall, remember
+from askew.papers.machine_facts import recall, remember
 
 
 def test_what_is_remembered_is_recalled(tmp_path: Path) -> None:
