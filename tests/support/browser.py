@@ -6,12 +6,14 @@ https://chromedevtools.github.io/devtools-protocol/ says what can be asked.
 from __future__ import annotations
 
 import base64
+import fcntl
 import itertools
 import json
 import os
 import select
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -21,6 +23,8 @@ from typing import Any
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 SECONDS = 60  # for any one answer
+# The protocol's pipe is file descriptors 3 and 4.
+START = "import os, sys; a = sys.argv; os.dup2(int(a[1]), 3); os.dup2(int(a[2]), 4); os.execv(a[3], a[3:])"
 
 
 class Browser:
@@ -114,16 +118,21 @@ class Browser:
         return base64.b64decode(self.call("Page.printToPDF", printBackground=False)["data"])
 
 
+def _high(end: int) -> int:
+    """The same end of a pipe under a number that is not in the way."""
+    moved = fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 10)
+    os.close(end)
+    return moved
+
+
 @contextmanager
 def browser() -> Iterator[Browser]:
     """A browser of its own, without the net, gone at the end."""
     assert CHROMIUM is not None
-    to_read, to_write = os.pipe()
-    back_read, back_write = os.pipe()
+    to_read, to_write, back_read, back_write = (_high(end) for end in (*os.pipe(), *os.pipe()))
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        # The protocol's pipe is file descriptors 3 and 4.
         process = subprocess.Popen(
-            ["/bin/sh", "-c", f'exec "$0" "$@" 3<&{to_read} 4>&{back_write}', CHROMIUM, "--headless=new",
+            [sys.executable, "-c", START, str(to_read), str(back_write), CHROMIUM, "--headless=new",
              "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-pipe", "--no-first-run",
              "--disable-extensions", "--disable-background-networking", f"--user-data-dir={profile}", "about:blank"],
             pass_fds=(to_read, back_write), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

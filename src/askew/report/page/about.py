@@ -45,7 +45,8 @@ def _environment(report: Report) -> list[list[str]]:
 
 
 def _facts_of(run: Run) -> dict[str, str]:
-    flat = {**dict(run.environment.get("versions") or {}), **run.environment}
+    versions = run.environment.get("versions")
+    flat = {**(versions if isinstance(versions, dict) else {}), **run.environment}
     return {str(name).replace("_", " "): value if isinstance(value, str) else json.dumps(value)
             for name, value in flat.items() if name != "versions" and value not in (None, {}, [])}
 

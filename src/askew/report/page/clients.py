@@ -75,11 +75,11 @@ def _mostly(counts: list[int], classes: list[str]) -> str:
 
     Example:
         >>> _mostly([1, 0, 9], ["a", "b", "c"])
-        'c 90%, a 10%'
+        'c (90%), a (10%)'
     """
     total = max(sum(counts), 1)
     order = sorted(range(len(counts)), key=lambda c: -counts[c])[:3]
-    return ", ".join(f"{classes[c] if c < len(classes) else c} {counts[c] / total:.0%}" for c in order if counts[c])
+    return ", ".join(f"{classes[c] if c < len(classes) else c} ({counts[c] / total:.0%})" for c in order if counts[c])
 
 
 def _boxes(compared: list[Series], measure: Measure) -> Figure:

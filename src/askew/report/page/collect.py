@@ -12,14 +12,16 @@ from askew.core.errors import AskewError
 from askew.core.objective import Objective, objective_of
 from askew.pieces.probe.accuracy_on_devices_of import NUMBER as ON_FEDERATION
 from askew.report.page.blocks import Line, line
+from askew.report.page.evaluation import plain_record, problem_of
 from askew.report.page.labels import labels
-from askew.report.page.report import EVALUATION, Measure, Report, Run, Series
+from askew.report.page.report import Measure, Report, Run, Series
 from askew.runs.compare import TABLE
-from askew.runs.folders import MARKER, kind_of
+from askew.runs.evaluation import EVALUATION, read_evaluation
+from askew.runs.folders import MARKER, METRICS, kind_of
 from askew.runs.result import Result
 from askew.runs.run_folder import RunFolder
 
-FORMAT = 1  # of markers and evaluations that this version can read
+FORMAT = 1  # of markers that this version can read
 
 
 def collect(sources: Iterable[str | Path | Result]) -> Report:
@@ -38,7 +40,7 @@ def collect(sources: Iterable[str | Path | Result]) -> Report:
         path = Path(source)
         inside = _folders(path)
         if (path / TABLE).is_file():
-            table = files.read_json(path / TABLE, "table of a comparison")
+            table |= _table(path / TABLE)
         for folder in inside:
             run = _read(folder)
             if run.records:
@@ -76,7 +78,10 @@ def _read(path: Path) -> Run:
         how = (f"diverged: {folder.divergence}" if folder.divergence else f"failed: {folder.failure}" if folder.failure
                else "stopped or still running")
         state = "finished" if folder.is_finished else f"{how}, after {len(records)} of {recipe.rounds} rounds"
-        return Run(recipe, records, folder.summary, folder.environment, _evaluation(path / EVALUATION), state, path)
+        plain = [plain_record(record) for record in records]
+        if not all("round" in record for record in plain):
+            raise AskewError(f"{str(path / METRICS)!r} is damaged: a line is no record of a round")
+        return Run(recipe, plain, folder.summary, folder.environment, _evaluation(path / EVALUATION), state, path)
     except AskewError as error:
         raise error if str(path) in str(error) else AskewError(f"{str(path)!r}: {error}") from None
 
@@ -84,9 +89,20 @@ def _read(path: Path) -> Run:
 def _evaluation(path: Path) -> dict[str, Any] | None:
     if not path.exists():
         return None
-    found = files.read_json(path, "evaluation")
-    _check_format(found, path)
+    found = read_evaluation(path)
+    if problem := problem_of(found):
+        raise AskewError(f"{str(path)!r} is damaged: {problem}")
     return found
+
+
+def _table(path: Path) -> dict[str, Any]:
+    """Of a comparison's table, what it was judged by, its names of the runs, and what skew costs."""
+    found = files.read_json(path, "table of a comparison")
+    methods, skew = ([row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+                     for rows in (found.get("methods"), found.get("skew")))
+    return {"judge": found.get("judge"), "skew": skew,
+            "names": {Path(str(folder)).name: str(row.get("name")) for row in methods
+                      for folder in (row.get("runs") if isinstance(row.get("runs"), list) else [])}}
 
 
 def _of_result(result: Result) -> Run:
@@ -94,7 +110,8 @@ def _of_result(result: Result) -> Run:
         return _read(result.folder)
     state = ("finished" if result.finished else f"diverged: {result.diverged}" if result.diverged
              else f"failed: {result.failed}" if result.failed else f"stopped after {len(result.records)} rounds")
-    return Run(result.recipe, result.records, {"seconds": result.seconds}, {}, None, state, None)
+    known = result.evaluation if result.finished and result.simulation is not None else None
+    return Run(result.recipe, result.records, {"seconds": result.seconds}, {}, known, state, None)
 
 
 def _check_format(found: Mapping[str, Any], path: Path) -> None:
@@ -128,7 +145,7 @@ def _series(runs: Sequence[Run], table: Mapping[str, Any]) -> list[Series]:
         again = sum(run.recipe.seed == other.recipe.seed for (*kind, _), members in groups.items()
                     if tuple(kind) == key for other in members)
         groups.setdefault((*key, again), []).append(run)
-    names = {Path(folder).name: str(row["name"]) for row in table.get("methods", []) for folder in row.get("runs", [])}
+    names = table.get("names", {})
     made = labels([members[0].recipe for members in groups.values()])
     result: list[Series] = []
     for at, members in enumerate(groups.values()):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -42,12 +41,8 @@ def has(report: Report, key: str) -> bool:
 
 
 def number(key: str) -> Number:
-    """What records hold under a name, where it is a number."""
-    def of(record: Record) -> float | None:
-        value = record.get(key)
-        return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
-
-    return of
+    """What records hold under a name."""
+    return lambda record: record.get(key)
 
 
 def figure(series: Sequence[Series], of: Number, title: str, is_share: bool,

@@ -10,6 +10,8 @@ _SHARES = ("accuracy", "balanced_accuracy", "macro_f1", "micro_f1", "auroc", "ex
 
 def section(report: Report) -> Section | None:
     names = list(dict.fromkeys(name for series in report.series for name in _measures(series.first)))
+    if "log_loss" in names and "loss" in names:  # the same, of a classifier
+        names.remove("loss")
     rows = []
     for series in report.ranked:
         means = [series.each(lambda run, name=name: _measures(run).get(name)) for name in names]  # type: ignore[misc]

@@ -22,11 +22,13 @@
     return `rgba(${red}, ${green}, ${blue}, ${opacity})`;
   }
 
-  function coloured(value, style) {
-    if (typeof value === "string") return /^--\w+(\/[\d.]+)?$/.test(value) ? colour(value, style) : value;
-    if (Array.isArray(value)) return value.map((item) => coloured(item, style));
+  // A client may be called "--c0": only what stands under a key of colours is one.
+  function coloured(value, style, isColour = false) {
+    if (typeof value === "string") return isColour && value.startsWith("--") ? colour(value, style) : value;
+    if (Array.isArray(value)) return value.map((item) => coloured(item, style, isColour));
     if (value === null || typeof value !== "object") return value;
-    return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, coloured(item, style)]));
+    const entries = Object.entries(value);
+    return Object.fromEntries(entries.map(([key, item]) => [key, coloured(item, style, /color/.test(key))]));
   }
 
   function merged(base, more) {

@@ -14,8 +14,7 @@ import numpy as np
 from askew.core.recipe import Recipe
 from askew.report.page.blocks import Choice, Line, Text
 from askew.rounds.simulation import Record
-
-EVALUATION = "evaluation.json"
+from askew.runs.evaluation import EVALUATION
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class Run:
         return self.worst_first[: math.ceil(len(self.worst_first) / 10)]
 
     def total(self, name: str) -> float:
-        return sum(record.get(name) or 0 for record in self.records)
+        return sum(record.get(name, 0) for record in self.records)
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,7 @@ class Measure:
 
     def of(self, record: Record) -> float | None:
         found = (record.get(key) for key in self.keys)
-        return next((float(value) for value in found if isinstance(value, int | float) and math.isfinite(value)), None)
+        return next((float(value) for value in found if value is not None), None)
 
     def last(self, run: Run) -> float | None:
         return next((value for record in reversed(run.records) if (value := self.of(record)) is not None), None)
@@ -134,7 +133,7 @@ class Report:
 
     Args:
         series: in the order given.
-        table: of a comparison, what its table.json holds.
+        table: of a comparison: what it was judged by (`judge`), `names` of its runs, what `skew` costs.
         passed_over: names of folders in which no round has been done yet.
     """
 

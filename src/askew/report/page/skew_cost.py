@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from askew.report.page.blocks import Section, Table, Text
@@ -10,11 +9,12 @@ from askew.report.page.report import Report
 
 
 def section(report: Report) -> Section | None:
-    rows = [row for row in report.table.get("skew") or [] if isinstance(row, Mapping)]
+    rows = report.table.get("skew")
     if not rows:
         return None
     cells = [[str(row.get("name", "")), _number(row.get("emd"), "{:.2f}"),
-              report.measure.shown(row.get("accuracy_mean"), row.get("accuracy_std")),
+              report.measure.shown(*(v if isinstance(v, int | float) else None
+                                     for v in (row.get("accuracy_mean"), row.get("accuracy_std")))),
               _number(row.get("loss"), "{:+.1%}").replace("%", " points")] for row in rows]
     return Section("skew", "What skew costs", [
         Table(["Federation", "#EMD", "#Accuracy, test set", "#Against one place"], cells),

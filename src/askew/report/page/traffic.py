@@ -25,4 +25,4 @@ def megabytes(run: Run) -> float:
 
 
 def _behind(run: Run) -> list[float]:
-    return list(accumulate(((r.get("bytes_up") or 0) + (r.get("bytes_down") or 0)) / 1e6 for r in run.records))
+    return list(accumulate((r.get("bytes_up", 0) + r.get("bytes_down", 0)) / 1e6 for r in run.records))

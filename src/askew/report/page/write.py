@@ -25,6 +25,7 @@ from askew.report.page import (
     traffic,
     updates,
 )
+from askew.report.page.blocks import Section
 from askew.report.page.collect import collect
 from askew.report.page.report import Report
 from askew.runs.result import Result
@@ -51,6 +52,11 @@ def write_page(sources: Iterable[str | Path | Result], path: str | Path, *, over
     return path
 
 
+def sections(report: Report) -> list[Section]:
+    """All that the page shows; what does not apply is left out."""
+    return [made for room in SECTIONS if (made := room.section(report)) is not None]
+
+
 def page(report: Report) -> str:
     """The file's text."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -59,9 +65,8 @@ def page(report: Report) -> str:
                             trim_blocks=True, lstrip_blocks=True)
     scripts = [_plotly(), (HERE / "page.js").read_text(encoding="utf-8")]
     title, subtitle = overview.title(report)
-    sections = [made for section in SECTIONS if (made := section.section(report)) is not None]
     return templates.get_template("page.html").render(
-        title=title, subtitle=subtitle, sections=sections, scripts=scripts,
+        title=title, subtitle=subtitle, sections=sections(report), scripts=scripts,
         allowed=" ".join(_allowed(script) for script in scripts),
         style=(HERE / "style.css").read_text(encoding="utf-8"))
 
