@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 DASHES = ("solid", "6px,3px", "2px,2px", "8px,3px,2px,3px")
+HEAT = [[0, "--paper"], [1, "--deep"]]  # from nothing to all
 COLOURS = 8  # --c0 to --c7 in style.css
 _OURS = ("hovertemplate", "texttemplate")  # texts with tags, written here and never made of names
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from askew.report.page.blocks import Figure, Section, Table, Text, axis
+from askew.report.page.blocks import HEAT, Figure, Section, Table, Text, axis
 from askew.report.page.report import Report, Run, Series, missing
 
-_SCALE = [[0, "--paper"], [1, "--deep"]]
 _MOST_NAMES = 30
 
 
@@ -41,7 +40,7 @@ def _recalls(compared: list[Series]) -> Figure:
     """A row a series, a column a class."""
     names, labels = _classes(compared[0].first), [series.label for series in compared]
     data = [{"type": "heatmap", "z": [_recall(series.first) for series in compared], "x": list(range(len(names))),
-             "y": list(range(len(labels))), "zmin": 0, "zmax": 1, "colorscale": _SCALE, "xgap": 1, "ygap": 1,
+             "y": list(range(len(labels))), "zmin": 0, "zmax": 1, "colorscale": HEAT, "xgap": 1, "ygap": 1,
              "customdata": [[[label, name] for name in names] for label in labels],
              "colorbar": {"tickformat": ".0%", "thickness": 10, "outlinewidth": 0, "title": {"text": "recall"}},
              "hovertemplate": "%{customdata[0]}: recall %{z:.1%} of class %{customdata[1]}<extra></extra>"}]
@@ -72,7 +71,7 @@ def _confusion(table: list[list[float]], names: list[str]) -> Figure:
     shares = [[cell / sum(row) if sum(row) else None for cell in row] for row in table]
     places = list(range(len(names)))
     few = len(names) <= 15
-    data = [{"type": "heatmap", "z": shares, "x": places, "y": places, "zmin": 0, "zmax": 1, "colorscale": _SCALE,
+    data = [{"type": "heatmap", "z": shares, "x": places, "y": places, "zmin": 0, "zmax": 1, "colorscale": HEAT,
              "xgap": 1, "ygap": 1, "text": [[round(cell) for cell in row] for row in table],
              "customdata": [[[true, other] for other in names] for true in names],
              "colorbar": {"tickformat": ".0%", "thickness": 10, "outlinewidth": 0, "title": {"text": "share of row"}},

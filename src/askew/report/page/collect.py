@@ -100,9 +100,9 @@ def _table(path: Path) -> dict[str, Any]:
     found = files.read_json(path, "table of a comparison")
     methods, skew = ([row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
                      for rows in (found.get("methods"), found.get("skew")))
-    return {"judge": found.get("judge"), "skew": skew,
-            "names": {Path(str(folder)).name: str(row.get("name")) for row in methods
-                      for folder in (row.get("runs") if isinstance(row.get("runs"), list) else [])}}
+    names = {Path(str(folder)).name: str(row.get("name")) for row in methods
+             if isinstance(row.get("runs"), list) for folder in row["runs"]}
+    return {"judge": found.get("judge"), "skew": skew, "names": names}
 
 
 def _of_result(result: Result) -> Run:

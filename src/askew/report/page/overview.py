@@ -75,7 +75,7 @@ def _facts(report: Report) -> list[Fact]:
     several = len(report.series) > 1
     mean, spread = best.each(measure.last)
     seeds = f"{len(best.counted)} seeds" if len(best.counted) > 1 else f"seed {best.first.recipe.seed}"
-    facts = [Fact(f"{'Best ' if several else ''}{measure.name}", measure.shown(mean, spread),
+    facts = [Fact(f"Best {measure.name}" if several else measure.name.capitalize(), measure.shown(mean, spread),
                   ", ".join(filter(None, (best.label if several else "", seeds,
                                           f"on {measure.on}" if measure.on else ""))))]
     ceiling = next((series for series in report.series if series.in_one_place), None)
@@ -87,13 +87,16 @@ def _facts(report: Report) -> list[Fact]:
         classes = len((run.evaluation or {}).get("classes") or [])
         top = f"0: all clients alike; {largest_emd(classes):.3g}: one class each" if classes > 1 else ""
         facts.append(Fact("Skew (mean EMD)", f"{emd:.2f}", top))
-    if (tenth := worst(run)) is not None and run.clients is not None:
+    tenth, spread = best.each(worst)
+    if tenth is not None and run.clients is not None and run.worst_tenth:
         last = run.worst_tenth[0]
-        facts.append(Fact("Left behind", measure.shown(tenth),
-                          f"mean of the worst tenth of the clients; last is {client_name(run.clients['name'][last])} "
-                          f"with {measure.shown(run.clients['score'][last])}"))
+        seed = f" (seed {run.recipe.seed})" if len(best.counted) > 1 else ""
+        facts.append(Fact("Left behind", measure.shown(tenth, spread),
+                          f"mean of the worst tenth of the clients; last{seed} is "
+                          f"{client_name(run.clients['name'][last])} with {measure.shown(run.clients['score'][last])}"))
     if sent := megabytes(run):
-        facts.append(Fact("Sent", f"{sent:,.1f} MB", f"up and down, over {len(run.records)} rounds"))
+        facts.append(Fact("Sent", f"{sent:,.1f} MB" if sent >= 1 else f"{1000 * sent:,.1f} kB",
+                          f"up and down, over {len(run.records)} rounds"))
     return facts
 
 

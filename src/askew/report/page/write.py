@@ -21,6 +21,7 @@ from askew.report.page import (
     models,
     overview,
     population,
+    settings,
     skew_cost,
     traffic,
     updates,
@@ -31,8 +32,8 @@ from askew.report.page.report import Report
 from askew.runs.result import Result
 
 HERE = Path(__file__).parent
-SECTIONS = (overview, curves, measures, clients, classes, population, skew_cost, models, updates, traffic, dropped,
-            about)
+SECTIONS = (overview, curves, settings, measures, clients, classes, population, skew_cost, models, updates, traffic,
+            dropped, about)
 
 
 @checked
