@@ -129,6 +129,8 @@ OTHER_MEANINGS = {
     "cli/diagnose.py": {"emd", "classes_per_client"},
     "cli/partition.py": {"emd", "classes_per_client"},
     "report/comparison_table.py": {"emd"},
+    "report/page/skew_cost.py": {"emd"},
+    "report/page/clients.py": {"median"},  # of scores, in a plot
     "pieces/preprocess/normalise.py": {"mean"},  # of the pixels
     "core/recipe.py": {"shards", "random", "single_model", "sgd", "mean"},  # the values of a recipe that says nothing
 }

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from browser import CHROMIUM, Browser, browser
 
+from askew.core.recipe import Recipe
 from askew.report.page import write_page
+from askew.runs.sweep import grid, sweep
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium here: install Debian's package chromium")
 SHOWN = "[...document.querySelectorAll('.plot')].filter((plot) => plot.offsetParent !== null)"
@@ -124,10 +126,10 @@ def test_the_theme_can_be_changed_and_plots_follow(opened: Browser) -> None:
 
 
 def test_dragging_zooms(opened: Browser) -> None:
-    box = opened.tell("(() => { const r = document.querySelector('#curves .nsewdrag').getBoundingClientRect(); "
-                      "window.scrollTo(0, r.top + scrollY - 100); return [r.left, r.width, r.height]; })()")
-    left, width, height = box
-    top = opened.tell("document.querySelector('#curves .nsewdrag').getBoundingClientRect().top")
+    left, top, width, height = opened.tell(
+        "(() => { const plot = document.querySelector('#curves .nsewdrag'); "
+        "plot.scrollIntoView({block: 'center', behavior: 'instant'}); "
+        "const r = plot.getBoundingClientRect(); return [r.left, r.top, r.width, r.height]; })()")
     before = opened.tell("document.querySelector('#curves .plot').layout.xaxis.range")
     places = [(0.3, 0.3, "mousePressed"), (0.5, 0.5, "mouseMoved"), (0.7, 0.7, "mouseMoved"),
               (0.7, 0.7, "mouseReleased")]
@@ -151,3 +153,14 @@ def test_it_prints_with_its_plots(opened: Browser) -> None:
 def test_no_button_of_a_plot_sends_anything(opened: Browser) -> None:
     titles = opened.tell("[...new Set([...document.querySelectorAll('.modebar-btn')].map((b) => b.dataset.title))]")
     assert sorted(titles) == ["Download plot as a PNG", "Pan", "Reset axes", "Zoom"]
+
+
+@pytest.mark.slow
+def test_fifty_runs_open_within_three_seconds(tab: Browser, tmp_path: Path) -> None:
+    recipes = grid(Recipe(rounds=30), {"sgd.lr": [0.01, 0.03, 0.1, 0.2, 0.3], "epochs": [1, 2], "seed": range(5)})
+    folders = [tmp_path / f"{i:03d}" for i in range(len(recipes))]
+    sweep(recipes, folders=folders)
+    page = write_page(folders, tmp_path / "page.html")
+    assert page.stat().st_size < 10e6
+    tab.look(1280)
+    assert min(tab.open(page) for _ in range(3)) < 3

@@ -102,7 +102,9 @@ def _table(path: Path) -> dict[str, Any]:
                      for rows in (found.get("methods"), found.get("skew")))
     names = {Path(str(folder)).name: str(row.get("name")) for row in methods
              if isinstance(row.get("runs"), list) for folder in row["runs"]}
-    return {"judge": found.get("judge"), "skew": skew, "names": names}
+    return {"judge": found.get("judge"), "skew": skew, "names": names,
+            "personal": [str(row.get("name")) for row in methods if row.get("personal") is True],
+            "floor": found.get("majority_class_accuracy")}
 
 
 def _of_result(result: Result) -> Run:
@@ -151,7 +153,9 @@ def _series(runs: Sequence[Run], table: Mapping[str, Any]) -> list[Series]:
     for at, members in enumerate(groups.values()):
         known = [names[run.folder.name] for run in members if run.folder is not None and run.folder.name in names]
         label, look = (known or made[at : at + 1])[0], line(len(result), "", "")
-        series = Series(label, sorted(members, key=lambda run: run.recipe.seed), look)
+        choices = {choice for run in members for choice in (run.clients or {}).get("model", [])}
+        personal = label in table.get("personal", []) or len(choices) > 1
+        series = Series(label, sorted(members, key=lambda run: run.recipe.seed), look, personal)
         place = sum(not other.in_one_place for other in result)  # the ceiling has the ink's own colour
         look = Line(label, f"s{at}", "--ink") if series.in_one_place else line(place, label, f"s{at}")
         result.append(replace(series, look=look))

@@ -22,6 +22,10 @@ def section(report: Report) -> Section:
         seeds = {len(series.counted) for series in report.series}
         if seeds != {1}:
             blocks.append(Text(f"± is one standard deviation over seeds ({_several(seeds)})."))
+        floor = report.table.get("floor")
+        if report.table.get("judge") == "devices" and isinstance(floor, float):
+            blocks.append(Text("All are judged on data like each client's own. Always answering a client's most "
+                               f"frequent class would score {report.measure.shown(floor)}."))
     else:
         blocks += [Text(series.state, is_note=True) for series in report.series if series.state]
     if report.passed_over:
@@ -113,7 +117,7 @@ def _table(report: Report) -> Table:
                "#Sent, MB": "" if series.in_one_place else _shown(series.each(megabytes)[0], ",.1f"),
                "#Left out": _shown(series.each(lambda run: float(sum(totals(run.records).values())))[0], ",.0f", ""),
                "#Time, s": _shown(series.each(_seconds)[0], ",.1f"),
-               "Needs besides": "; ".join(needs(series.first.recipe, personal=False)),
+               "Needs besides": "; ".join(needs(series.first.recipe, series.personal)),
                "": series.state}
         for name, cell in row.items():
             columns.setdefault(name, []).append(cell)

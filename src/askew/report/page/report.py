@@ -62,11 +62,16 @@ class Run:
 
 @dataclass(frozen=True)
 class Series:
-    """Runs of one recipe with different seeds."""
+    """Runs of one recipe with different seeds.
+
+    Args:
+        personal: whether clients have models, or tensors, of their own.
+    """
 
     label: str
     runs: Sequence[Run]
     look: Line
+    personal: bool
 
     @cached_property
     def counted(self) -> Sequence[Run]:
@@ -133,7 +138,8 @@ class Report:
 
     Args:
         series: in the order given.
-        table: of a comparison: what it was judged by (`judge`), `names` of its runs, what `skew` costs.
+        table: of a comparison: what it was judged by (`judge`), `names` of its runs, which are `personal`, what `skew`
+            costs, and the `floor` of always answering each client's most frequent class.
         passed_over: names of folders in which no round has been done yet.
     """
 
@@ -144,18 +150,18 @@ class Report:
 
     @cached_property
     def ranked(self) -> list[Series]:
-        """Training in one place first, then the best."""
+        """Training in one place first, then methods with one model for all, then those with several; the best first."""
         sign = -1 if self.measure.higher_is_better else 1
 
-        def place(series: Series) -> tuple[bool, float]:
+        def place(series: Series) -> tuple[bool, bool, float]:
             mean, _ = series.each(self.measure.last)
-            return not series.in_one_place, math.inf if mean is None else sign * mean
+            return not series.in_one_place, series.personal, math.inf if mean is None else sign * mean
 
         return sorted(self.series, key=place)
 
     @property
     def best(self) -> Series:
-        """Of those that train in a federation, if any does."""
+        """Of those that train one model in a federation, if any does; personal ones may owe all to skew."""
         return next((series for series in self.ranked if not series.in_one_place), self.ranked[0])
 
     @property
