@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from askew.core import files
-from askew.core.errors import AskewError
+from askew.core.errors import AskewError, shortened
 from askew.core.objective import Objective, objective_of
 from askew.pieces.probe.accuracy_on_devices_of import NUMBER as ON_FEDERATION
 from askew.report.page.blocks import Line, line
@@ -83,7 +83,7 @@ def _read(path: Path) -> Run:
             raise AskewError(f"{str(path / METRICS)!r} is damaged: a line is no record of a round")
         return Run(recipe, plain, folder.summary, folder.environment, _evaluation(path / EVALUATION), state, path)
     except AskewError as error:
-        raise error if str(path) in str(error) else AskewError(f"{str(path)!r}: {error}") from None
+        raise error if str(path) in str(error) else AskewError(f"{str(path)!r}: {shortened(str(error), 500)}") from None
 
 
 def _evaluation(path: Path) -> dict[str, Any] | None:

@@ -9,6 +9,12 @@ from typing import Any
 Check = Callable[[Any], bool]
 
 
+def is_number(value: Any) -> bool:
+    """Or none at all; one that arithmetic and JSON can bear."""
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool)
+                             and abs(value) < 1e300 and math.isfinite(value))
+
+
 def problem_of(evaluation: Mapping[str, Any]) -> str | None:
     """What is wrong with it, in a few words; None where nothing is.
 
@@ -23,14 +29,14 @@ def problem_of(evaluation: Mapping[str, Any]) -> str | None:
     checks: dict[str, Check] = {
         "task": _is_text, "higher_is_better": lambda v: isinstance(v, bool),
         "judged_on": lambda v: v is None or _is_text(v),
-        "measures": _or_none(lambda v: _is_mapping(v, _is_number)),
+        "measures": _or_none(lambda v: _is_mapping(v, is_number)),
         "classes": _or_none(lambda v: _is_list(v, _is_text)),
-        "by_class": _or_none(lambda v: _is_mapping(v, lambda column: _is_list(column, _is_number, number))
+        "by_class": _or_none(lambda v: _is_mapping(v, lambda column: _is_list(column, is_number, number))
                              and {"recall", "precision", "f1", "examples"} <= v.keys()),
         "confusion": _or_none(lambda v: _is_table(v, number, number)),
         "clients": _or_none(lambda v: _are_clients(v, many, number)),
         "models": _or_none(lambda v: _is_mapping(v, _is_model) and all(name.isdecimal() for name in v)),
-        "skew": _or_none(lambda v: _is_mapping(v, _is_number)),
+        "skew": _or_none(lambda v: _is_mapping(v, is_number)),
     }
     needed = ("task", "higher_is_better")
     wrong = next((name for name, check in checks.items()
@@ -47,7 +53,7 @@ def plain_record(record: Mapping[str, Any]) -> dict[str, Any]:
     """
     lists: dict[str, Check] = {"dropped": _is_whole, "dropped_clients": lambda v: _is_list(v, _is_whole)}
     return {name: value for name, value in record.items()
-            if (_is_mapping(value, lists[name]) if name in lists else value is not None and _is_number(value))}
+            if (_is_mapping(value, lists[name]) if name in lists else value is not None and is_number(value))}
 
 
 def _or_none(check: Check) -> Check:
@@ -56,11 +62,6 @@ def _or_none(check: Check) -> Check:
 
 def _is_text(value: Any) -> bool:
     return isinstance(value, str)
-
-
-def _is_number(value: Any) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool)
-                             and abs(value) < 1e300 and math.isfinite(value))
 
 
 def _is_whole(value: Any) -> bool:
@@ -75,7 +76,7 @@ def _is_mapping(value: Any, check: Check) -> bool:
     return isinstance(value, dict) and all(map(check, value.values()))
 
 
-def _is_table(value: Any, rows: int | None, columns: int | None, check: Check = _is_number) -> bool:
+def _is_table(value: Any, rows: int | None, columns: int | None, check: Check = is_number) -> bool:
     return _is_list(value, lambda row: _is_list(row, lambda v: v is not None and check(v) and v >= 0, columns), rows)
 
 
@@ -83,7 +84,7 @@ def _are_clients(value: Any, many: int, classes: int | None) -> bool:
     if not isinstance(value, dict):
         return False
     counts = value.get("label_counts")
-    return (_is_list(value.get("name"), _is_text) and _is_list(value.get("score"), _is_number, many)
+    return (_is_list(value.get("name"), _is_text) and _is_list(value.get("score"), is_number, many)
             and _is_list(value.get("examples"), _is_whole, many) and _is_list(value.get("model"), _is_whole, many)
             and (value.get("group") is None or _is_list(value["group"], lambda v: v is not None, many))
             and (counts is None or (many > 0 and bool(counts)
@@ -92,6 +93,6 @@ def _are_clients(value: Any, many: int, classes: int | None) -> bool:
 
 
 def _is_model(value: Any) -> bool:
-    return (isinstance(value, dict) and _is_whole(value.get("clients")) and _is_number(value.get("score"))
+    return (isinstance(value, dict) and _is_whole(value.get("clients")) and is_number(value.get("score"))
             and {"score", "parent", "born", "died"} <= value.keys()
             and all(value[name] is None or _is_whole(value[name]) for name in ("parent", "born", "died")))

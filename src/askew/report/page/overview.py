@@ -10,6 +10,7 @@ import numpy as np
 from askew.core.skew import largest_emd
 from askew.report.comparison_table import needs
 from askew.report.page.blocks import Fact, Facts, Section, Table, Text
+from askew.report.page.evaluation import is_number
 from askew.report.page.report import Report, Run, Series, client_name
 from askew.report.page.traffic import megabytes
 from askew.rounds.left_out import totals
@@ -23,7 +24,7 @@ def section(report: Report) -> Section:
         if seeds != {1}:
             blocks.append(Text(f"± is one standard deviation over seeds ({_several(seeds)})."))
         floor = report.table.get("floor")
-        if report.table.get("judge") == "devices" and isinstance(floor, float):
+        if report.table.get("judge") == "devices" and floor is not None and is_number(floor):
             blocks.append(Text("All are judged on data like each client's own. Always answering a client's most "
                                f"frequent class would score {report.measure.shown(floor)}."))
     else:
@@ -141,8 +142,10 @@ def _last_client(report: Report, series: Series) -> str:
 
 
 def _seconds(run: Run) -> float | None:
-    seconds = run.summary.get("seconds")
-    return float(seconds) / max(1, run.summary.get("together") or 1) if isinstance(seconds, int | float) else None
+    """Of runs that trained together, each one's share."""
+    seconds, together = run.summary.get("seconds"), run.summary.get("together", 1)
+    known = seconds is not None and is_number(seconds) and is_number(together)
+    return float(seconds) / max(1, together or 1) if known else None
 
 
 def _shown(value: float | None, how: str, zero: str | None = None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from askew.report.page.blocks import Section, Table, Text
+from askew.report.page.evaluation import is_number
 from askew.report.page.report import Report
 
 
@@ -13,8 +14,8 @@ def section(report: Report) -> Section | None:
     if not rows:
         return None
     cells = [[str(row.get("name", "")), _number(row.get("emd"), "{:.2f}"),
-              report.measure.shown(*(v if isinstance(v, int | float) else None
-                                     for v in (row.get("accuracy_mean"), row.get("accuracy_std")))),
+              report.measure.shown(*(row.get(key) if is_number(row.get(key)) else None
+                                     for key in ("accuracy_mean", "accuracy_std"))),
               _number(row.get("loss"), "{:+.1%}").replace("%", " points")] for row in rows]
     return Section("skew", "What skew costs", [
         Table(["Federation", "#EMD", "#Accuracy, test set", "#Against one place"], cells),
@@ -22,4 +23,4 @@ def section(report: Report) -> Section | None:
 
 
 def _number(value: Any, how: str) -> str:
-    return how.format(value) if isinstance(value, int | float) else "–"
+    return how.format(value) if value is not None and is_number(value) else "–"
