@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-SWEEP = ["sweep", "--grid", "sgd.lr=0.01,0.1", "--grid", "seed=0,1", "--out", "here", "--json"]
+SWEEP = ["sweep", "--grid", "sgd.lr=0.01,0.1", "--grid", "seed=0,1", "--out", "here", "--json", "--quiet"]
 
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from askew.cli.common import AsJson, DataDir, Imports, console, err, import_modules, out, print_json
-from askew.cli.progress import RunProgress
+from askew.cli.progress import Quiet, RunProgress
 from askew.cli.report import page_of
 from askew.cli.run import CheckpointEvery, Device, Engine, Settings
 from askew.cli.sweep import RetryFailed, check_retry
@@ -56,6 +56,7 @@ def compare(
     device: Device = "cpu",
     imports: Imports = None,
     data_dir: DataDir = None,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Run methods side by side on one federation: same data, clients, first weights and rounds for all.
@@ -87,7 +88,7 @@ def compare(
     with nullcontext(folder) if folder else default_folder("compare") as place:
         shared: Any = {"go_on": go_on, "retry_failed": retry_failed, "checkpoint_every": checkpoint_every,
                        "engine": engine, "device": device, "data_dir": data_dir}
-        result, ladder, table = _compared(recipes, skews, seeds, target, place, shared)
+        result, ladder, table = _compared(recipes, skews, seeds, target, place, shared, quiet)
         page = _draw(result, place, plot)
     folder = place
     if as_json:
@@ -105,11 +106,12 @@ def compare(
 
 
 def _compared(recipes: Mapping[str, Recipe], skews: Mapping[str, Recipe], seeds: int, target: float | None,
-              folder: Path, shared: Mapping[str, Any]) -> tuple[Comparison, Comparison | None, dict[str, Any]]:
+              folder: Path, shared: Mapping[str, Any],
+              quiet: bool) -> tuple[Comparison, Comparison | None, dict[str, Any]]:
     """The comparison, the one of FedAvg on less skewed federations where it is wanted, and the table of both."""
     first = next(iter(recipes.values())).seed
     rounds = seeds * sum(recipe.rounds for recipe in (*recipes.values(), *skews.values()))
-    with RunProgress(rounds, "compare") as progress:
+    with RunProgress(rounds, "compare", quiet) as progress:
         result = run_all(recipes, range(first, first + seeds), target=target, out=folder,
                          on_round=progress.on_round, **shared)
         ladder = None

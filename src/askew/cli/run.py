@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from askew.cli.common import AsJson, DataDir, Imports, err, import_modules, out, print_json
-from askew.cli.progress import RunProgress
+from askew.cli.progress import Quiet, RunProgress
 from askew.rounds.left_out import in_words
 from askew.runs.folders import default_folder
 from askew.runs.load import load_recipe
@@ -43,12 +43,16 @@ def run(
         "--out", metavar="DIR", help="The run folder; else a new one under runs/.")] = None,
     overwrite: Annotated[bool, typer.Option(
         "--overwrite", help="Replace a run that DIR holds; only what askew wrote goes.")] = False,
+    stop_after_no_gain: Annotated[int | None, typer.Option(
+        "--stop-after-no-gain", metavar="N",
+        help="Stop when held-out examples have not gained in N rounds; the population must hold some out.")] = None,
     checkpoint_every: CheckpointEvery = None,
     engine: Engine = "auto",
     precision: Precision = "fp32",
     device: Device = "cpu",
     imports: Imports = None,
     data_dir: DataDir = None,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Train one recipe and keep the result in a run folder.
@@ -65,8 +69,10 @@ def run(
     recipe = load_recipe(file, settings or [], method)
     if seed is not None:
         recipe = recipe.replace(seed=seed)
+    if stop_after_no_gain is not None:
+        recipe = recipe.replace(stop_after_no_gain=stop_after_no_gain)
     place = nullcontext(folder) if folder else default_folder(f"{recipe.name}-{recipe.data.name}")
-    with place as path, RunProgress(recipe.rounds, f"{recipe.name} on {recipe.data.name}") as progress:
+    with place as path, RunProgress(recipe.rounds, f"{recipe.name} on {recipe.data.name}", quiet) as progress:
         result = train(recipe, engine=engine, precision=precision, device=device, data_dir=data_dir,
                        overwrite=overwrite, checkpoint_every=checkpoint_every, out=path, on_round=progress.on_round)
     show(result, as_json)
@@ -81,6 +87,7 @@ def show(result: Result, as_json: bool) -> None:
                     "seed": result.recipe.seed, "run": str(result.folder), "method": result.recipe.name,
                     "loss": result.evaluations[-1]["loss"] if result.evaluations else None,
                     "seconds": round(result.seconds, 3), "interrupted": result.interrupted,
+                    **({"stopped_early": result.stopped_early} if result.stopped_early else {}),
                     **({"dropped": result.dropped} if result.dropped else {})})
     else:
         score, best = "not evaluated yet", ""
@@ -93,6 +100,8 @@ def show(result: Result, as_json: bool) -> None:
                                 f" after {rounds} rounds{best}  ({result.seconds:.1f} s)"))
         if result.evaluations:
             out.print(f"{result.headline.replace('_', ' ')}: {result.judged_on}")
+        if result.stopped_early:
+            out.print(f"stopped early: {result.stopped_early}")
         if result.dropped:
             out.print(in_words(result.dropped))
         out.print(f"run folder: {result.folder}")

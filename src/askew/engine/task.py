@@ -242,6 +242,7 @@ def build_task(recipe: Recipe, *, data: Dataset | None = None, population: Popul
     if pool.needs_validation and not objective.higher_is_better:
         raise AskewError(f"pool: {pool.spec.name if pool.spec else 'it'} scores models by a measure of which more is "
                          f"better, and {objective.name} is judged by {objective.headline}; use single_model()")
+    _check_held_out(task)
     _check_output(task)
     _check_batches(task)
     return task
@@ -398,6 +399,19 @@ def _check_batches(task: Task) -> None:
                  else "makes batches of one")
         raise AskewError(f"batch_size: {batch or 'all examples'} {which}, which the network cannot take: "
                          f"{first_line(error)}; choose another batch size") from None
+
+
+def _check_held_out(task: Task) -> None:
+    """What stops a run early must be judged on examples that clients do not train on."""
+    population = task.population
+    if not task.recipe.stop_after_no_gain or population.validation is not None:
+        return
+    if not len(population.server):
+        raise AskewError("stop_after_no_gain: no training examples are held out to judge by; write population = "
+                         '"... + validation(0.1)" (on each client), or "... + hold_out(0.05)" (at the server)')
+    if np.isin(population.server, population.train.indices).any():
+        raise AskewError("stop_after_no_gain: clients train on the server's examples, too, which are then not held "
+                         'out; write population = "... + validation(0.1)"')
 
 
 def _check_output(task: Task) -> None:

@@ -212,7 +212,7 @@ class _Course:
                 folder.check_whole()
                 result = Result(recipe, folder.records(), folder.load_weights("model"), folder.seconds, folder=path,
                                 diverged=folder.divergence, together=folder.together, failed=folder.failure,
-                                judged_on=folder.judged_on)
+                                judged_on=folder.judged_on, stopped_early=folder.stopped_early)
             except AskewError as error:
                 now = "it goes on from its checkpoint" if folder.has_checkpoint else "it is trained again"
                 warnings.warn(f"{error}: {now}", stacklevel=2)

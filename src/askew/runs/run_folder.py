@@ -254,7 +254,7 @@ class RunFolder:
             files.check_regular(path, "file of a run")
             if files.sha256(path) != sums[name]:
                 raise AskewError(f"{str(path)!r} is damaged: its bytes have changed since the run ended")
-        if self.is_finished and len(self.records()) != self.recipe.rounds:
+        if self.is_finished and len(self.records()) != self.summary["rounds"]:
             raise AskewError(f"{str(self.path / METRICS)!r} has not all rounds of the run")
 
     @property
@@ -263,9 +263,14 @@ class RunFolder:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the run reached its last round: neither interrupted nor diverged nor failed."""
+        """Whether the run reached its end: neither interrupted nor diverged nor failed."""
         return "stopped" in self.summary and self.summary["stopped"] is None and (
-            self.summary.get("rounds") == self.recipe.rounds)
+            self.summary.get("rounds") == self.recipe.rounds or self.stopped_early is not None)
+
+    @property
+    def stopped_early(self) -> str | None:
+        """Why it is finished before the recipe's last round, where it is."""
+        return self.summary.get("stopped_early")
 
     @property
     def divergence(self) -> str | None:

@@ -108,7 +108,7 @@ class Running:
         model = simulation.task.state_dict(simulation.view(_most_used(simulation)))
         return Result(self.recipe, self.records, model, seconds, stopped == INTERRUPTED,
                       self.folder.path if self.folder else None, simulation, None if goes_on else stopped,
-                      together, failed, simulation.judged_on)
+                      together, failed, simulation.judged_on, simulation.stopped_early)
 
 
 def _write_weights(simulation: Simulation, folder: RunFolder) -> None:
@@ -138,6 +138,8 @@ def _summary(simulation: Simulation, records: Sequence[Record], seconds: float, 
         "bytes_up": sum(r["bytes_up"] for r in records), "bytes_down": sum(r["bytes_down"] for r in records),
         "population": dict(simulation.task.population.describe()),
     }
+    if simulation.stopped_early is not None:
+        summary["stopped_early"] = simulation.stopped_early
     if dropped := totals(records):
         summary["dropped"] = dropped
     if len(simulation.models) > 1:

@@ -25,6 +25,7 @@ def section(report: Report) -> Section:
               f"device_{plain}_mean": (f"mean over clients of their own {measure.name}", measure.is_share),
               f"device_{plain}_min": (f"the lowest client's {measure.name}", measure.is_share),
               f"device_{plain}_max": (f"the highest client's {measure.name}", measure.is_share),
+              f"held_out_{plain}": (f"{measure.name} on held-out training examples", measure.is_share),
               "loss": ("loss on the test data", False), "train_loss": ("loss in training", False)}
     for key, (words, is_share) in others.items():
         if key not in measure.keys and has(report, key):

@@ -144,8 +144,9 @@ def _last_client(report: Report, series: Series) -> str:
 def _seconds(run: Run) -> float | None:
     """Of runs that trained together, each one's share."""
     seconds, together = run.summary.get("seconds"), run.summary.get("together", 1)
-    known = seconds is not None and is_number(seconds) and is_number(together)
-    return float(seconds) / max(1, together or 1) if known else None
+    if seconds is None or not is_number(seconds) or not is_number(together):
+        return None
+    return float(seconds) / max(1, together or 1)
 
 
 def _shown(value: float | None, how: str, zero: str | None = None) -> str:
