@@ -105,8 +105,8 @@ def sweep(
         plot_sweep(rows, plot)
         if not as_json:
             out.print(f"picture: {plot}")
-        if page is not None:
-            out.print(f"page: {page}", soft_wrap=True)
+    if page is not None and not as_json:
+        out.print(f"page: {page}", soft_wrap=True)
     if interrupted:
         remedy = (f"go on with the same options and --resume --out {folder}" if folder
                   else "with --out DIR it could be gone on with")
