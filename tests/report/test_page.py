@@ -137,6 +137,22 @@ def test_a_result_in_memory_is_shown_too(tmp_path: Path) -> None:
     assert "Client by client" in (tmp_path / "a.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize(("label", "targets", "objective", "absent", "measure"), [
+    ("'y'", "numbers", "mean_squared_error()", {"classes", "population"}, "#R2"),
+    ("['p', 'q']", "labels", "binary_cross_entropy()", {"population"}, "#Exact match")])
+def test_other_tasks_have_pages_too(label: str, targets: str, objective: str, absent: set[str], measure: str,
+                                    tmp_path: Path) -> None:
+    rows = [f"{i % 7},{i % 7 / 3},{i % 2},{int(i % 7 > 3)},{i % 4}" for i in range(80)]
+    (tmp_path / "t.csv").write_text("a,y,p,q,site\n" + "\n".join(rows) + "\n")
+    data = f"table(path={str(tmp_path / 't.csv')!r}, label={label}, client='site', features=['a'], targets={targets!r})"
+    result = askew.run(Recipe(data=data, population="natural()", objective=objective, rounds=2, model="mlp(hidden=[2])"))
+    found = {one.name: one for one in sections(collect([result]))}
+    assert {"overview", "curves", "measures", "clients", "bytes"} <= set(found)
+    assert not absent & set(found)
+    assert measure in first(found["measures"], Table).columns
+    assert [row[0] for row in first(found["clients"], Table).rows][0].startswith("client ")
+
+
 def test_a_run_without_evaluation_leaves_out_what_needs_one(copied: Path) -> None:
     (copied / "evaluation.json").unlink()
     for name in ("clients", "classes", "population"):

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from askew.report.page.blocks import HEAT, Figure, Section, Table, Text, axis
-from askew.report.page.report import Report, Run, Series, missing
+from askew.report.page.report import CLASSES, Report, Run, Series, missing, taken_on
 
 _MOST_NAMES = 30
 
 
 def section(report: Report) -> Section | None:
-    tasks = {run.evaluation["task"] for series in report.series for run in series.runs if run.evaluation is not None}
-    if tasks and not tasks & {"classification", "multilabel"}:
+    if report.tasks and not report.tasks & {*CLASSES, "multilabel"}:
         return None
     compared = [series for series in report.ranked if _recall(series.first)]
     if not compared:
@@ -55,7 +54,7 @@ def _of_run(series: Series, run: Run) -> list[Any]:
     if evaluation is None or not names:
         return []
     by_class = evaluation["by_class"]
-    blocks: list[Any] = [Text(f"Taken on {evaluation['judged_on']}.")] if evaluation.get("judged_on") else []
+    blocks: list[Any] = [Text(f"Taken {taken_on(evaluation['judged_on'])}.")] if evaluation.get("judged_on") else []
     if evaluation.get("confusion"):
         blocks.append(_confusion(evaluation["confusion"], names))
     order = sorted(range(len(names)), key=lambda c: 2.0 if by_class["recall"][c] is None else by_class["recall"][c])

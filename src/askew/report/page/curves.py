@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from askew.report.page.blocks import Choice, Figure, Section, Text, axis
-from askew.report.page.report import Report, Run, Series
+from askew.report.page.report import Report, Run, Series, taken_on
 from askew.rounds.simulation import Record
 
 _MOST_POINTS = 400  # of a line; a screen has hardly more
@@ -18,7 +18,7 @@ Number = Callable[[Record], float | None]
 def section(report: Report) -> Section:
     """The headline over rounds, and what else records hold of every evaluated round."""
     measure = report.measure
-    shown = f"{measure.name}{f' on {measure.on}' if measure.on else ''}"
+    shown = " ".join(filter(None, (measure.name, taken_on(measure.on) if measure.on else "")))
     figures = [(shown, [figure(report.series, measure.of, measure.name, measure.is_share)])]
     plain = measure.name.replace(" ", "_")
     others = {plain: (f"{measure.name} as the recipe judges it", measure.is_share),
@@ -76,10 +76,17 @@ def figure(series: Sequence[Series], of: Number, title: str, is_share: bool,
                      "line": {"color": one.look.colour, "dash": one.look.dash, "width": 2},
                      "marker": {"color": one.look.colour, "size": 8}, "customdata": spread,
                      "hovertemplate": f"{value}{several if any(spread) else ''}, {where}"})
-    layout = {"xaxis": axis("round" if sent is None else "megabytes sent, both ways", rangemode="nonnegative"),
+    across = axis("round", **whole_rounds(series)) if sent is None else axis("megabytes sent, both ways")
+    layout = {"xaxis": across,
               "yaxis": axis(title, **({"tickformat": ".0%"} if is_share else {})),
               "hovermode": "closest"}
     return Figure(data, layout, f"{title} over {'rounds' if sent is None else 'bytes'}", lines=drawn, height=380)
+
+
+def whole_rounds(series: Sequence[Series]) -> dict[str, Any]:
+    """Ticks at rounds; of few rounds plotly would put some between them."""
+    few = max(len(run.records) for one in series for run in one.runs) <= 12
+    return {"tick0": 0, "dtick": 1} if few else {}
 
 
 def over_seeds(series: Series, of: Number, sent: Callable[[Run], list[float]] | None = None,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from askew.report.page.blocks import Section, Table, Text
-from askew.report.page.report import Report, Run
+from askew.report.page.report import Report, Run, taken_on
 
-_SHARES = ("accuracy", "balanced_accuracy", "macro_f1", "micro_f1", "auroc", "exact_match")
+_SHARES = ("accuracy", "f1", "auroc", "exact_match")  # at the end of a name: numbers to show in percent
 
 
 def section(report: Report) -> Section | None:
@@ -24,7 +24,7 @@ def section(report: Report) -> Section | None:
     return Section("measures", "Further measures", [
         Table(["", *(f"#{_title(name)}" for name in names)], [[series.label, *cells] for series, cells in rows],
               [series.look for series, _ in rows]),
-        Text(f"After the last round, taken on {' or '.join(on)}.")])
+        Text(f"After the last round, {' or '.join(map(taken_on, on))}." if on else "After the last round.")])
 
 
 def _measures(run: Run) -> dict[str, float | None]:
@@ -45,5 +45,5 @@ def _title(name: str) -> str:
 def _shown(name: str, mean: float | None, spread: float | None) -> str:
     if mean is None:
         return "–"
-    scale, unit, digits = (100, "%", 1) if name in _SHARES else (1, "", 3)
+    scale, unit, digits = (100, "%", 1) if name.endswith(_SHARES) else (1, "", 3)
     return f"{scale * mean:.{digits}f}{'' if spread is None else f' ± {scale * spread:.{digits}f}'}{unit}"

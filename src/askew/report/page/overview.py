@@ -11,7 +11,7 @@ from askew.core.skew import largest_emd
 from askew.report.comparison_table import needs
 from askew.report.page.blocks import Fact, Facts, Section, Table, Text
 from askew.report.page.evaluation import is_number
-from askew.report.page.report import Report, Run, Series, client_name
+from askew.report.page.report import Report, Run, Series, client_name, taken_on
 from askew.report.page.traffic import megabytes
 from askew.rounds.left_out import totals
 
@@ -82,7 +82,7 @@ def _facts(report: Report) -> list[Fact]:
     seeds = f"{len(best.counted)} seeds" if len(best.counted) > 1 else f"seed {best.first.recipe.seed}"
     facts = [Fact(f"Best {measure.name}" if several else measure.name.capitalize(), measure.shown(mean, spread),
                   ", ".join(filter(None, (best.label if several else "", seeds,
-                                          f"on {measure.on}" if measure.on else ""))))]
+                                          taken_on(measure.on) if measure.on else ""))))]
     ceiling = next((series for series in report.series if series.in_one_place), None)
     if ceiling is not None and ceiling is not best:
         facts.append(Fact("All data in one place", measure.shown(*ceiling.each(measure.last)),

@@ -10,14 +10,16 @@ import numpy as np
 from askew.core.skew import emd, largest_emd
 from askew.report.page.blocks import Figure, Line, Section, Text, axis
 from askew.report.page.histogram import histogram
-from askew.report.page.report import Report, Run, Series, client_name, missing
+from askew.report.page.report import CLASSES, Report, Run, Series, client_name, missing
 from askew.report.palette import class_colours
 
 _MOST_CLIENTS = 60
 _MOST_CLASSES = 20
 
 
-def section(report: Report) -> Section:
+def section(report: Report) -> Section | None:
+    if report.tasks and not report.tasks & CLASSES:
+        return None
     blocks = report.per_run(_of_run)
     return Section("population", "The population", blocks or [missing(report, "how clients share the examples")])
 

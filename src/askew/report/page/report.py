@@ -16,6 +16,8 @@ from askew.report.page.blocks import Choice, Line, Text
 from askew.rounds.simulation import Record
 from askew.runs.evaluation import EVALUATION
 
+CLASSES = frozenset({"classification"})  # the tasks whose clients have examples of classes
+
 
 @dataclass(frozen=True)
 class Run:
@@ -160,6 +162,11 @@ class Report:
         return sorted(self.series, key=place)
 
     @property
+    def tasks(self) -> set[str]:
+        """Of the evaluations that there are."""
+        return {run.evaluation["task"] for series in self.series for run in series.runs if run.evaluation is not None}
+
+    @property
     def best(self) -> Series:
         """Of those that train one model in a federation, if any does; personal ones may owe all to skew."""
         return next((series for series in self.ranked if not series.in_one_place), self.ranked[0])
@@ -175,6 +182,16 @@ class Report:
         """What there is to show of each run, one at a time."""
         options = [(label, made) for label, series, run in self.runs if (made := blocks(series, run))]
         return [Choice("run", "Run", options)] if len(options) > 1 else options[0][1] if options else []
+
+
+def taken_on(on: str) -> str:
+    """On what a score was taken, as a sentence goes on.
+
+    Example:
+        >>> taken_on("the whole test set (360 examples)"), taken_on("mean over 8 clients' own test data")
+        ('on the whole test set (360 examples)', "mean over 8 clients' own test data")
+    """
+    return on if on.startswith("mean over") else f"on {on}"
 
 
 def client_name(name: str) -> str:

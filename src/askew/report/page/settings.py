@@ -44,9 +44,11 @@ def _number(text: str | None) -> float | None:
 
 def _scale(values: list[float]) -> dict[str, Any]:
     """Rates and the like, which go over powers of ten, on a logarithmic axis."""
-    low, high = min(values), max(values)
-    return {"type": "log", "tickvals": sorted(set(values)), "ticktext": [f"{v:g}" for v in sorted(set(values))]
-            } if low > 0 and high / low >= 8 else {}
+    low, high, places = min(values), max(values), sorted(set(values))
+    if low <= 0 or high / low < 8:
+        return {}
+    few = {"tickvals": places, "ticktext": [f"{v:g}" for v in places]} if len(places) <= 12 else {}
+    return {"type": "log", **few}
 
 
 def _lines(scored: list[Series], flat: dict[str, dict[str, str]], key: str, keys: list[str],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from askew.report.page.blocks import Choice, Figure, Section, Text, axis, line
-from askew.report.page.curves import figure, has, number, over_seeds
+from askew.report.page.curves import figure, has, number, over_seeds, whole_rounds
 from askew.report.page.report import Report, Series
 
 # What a probe measures -> in words; behind each name records may have the name of a part of the model.
@@ -56,6 +56,6 @@ def _figure(series: Series, key: str, title: str, is_share: bool) -> Figure | No
                      "name": look.label, "legendgroup": look.group,
                      "line": {"color": look.colour, "dash": look.dash, "width": 2}, "marker": {"color": look.colour},
                      "hovertemplate": ("%{y:.1%}" if is_share else "%{y:.4g}") + ", round %{x}"})
-    layout = {"xaxis": axis("round"), "yaxis": axis(title, **({"tickformat": ".0%"} if is_share else {})),
-              "hovermode": "closest"}
+    layout = {"xaxis": axis("round", **whole_rounds([series])), "hovermode": "closest",
+              "yaxis": axis(title, **({"tickformat": ".0%"} if is_share else {}))}
     return Figure(data, layout, f"{title} by parts of the model", lines=looks)
