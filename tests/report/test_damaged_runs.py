@@ -16,7 +16,7 @@ from askew.report.page.collect import collect
 from askew.report.page.write import sections
 from askew.runs.compare import compare
 
-CASES = [int(os.environ["ASKEW_CASE"])] if "ASKEW_CASE" in os.environ else range(200)
+CASES = [int(os.environ["ASKEW_CASE"])] if "ASKEW_CASE" in os.environ else range(120)
 if os.environ.get("ASKEW_LONG") == "1":
     CASES = range(10_000)
 

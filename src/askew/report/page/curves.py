@@ -18,7 +18,7 @@ Number = Callable[[Record], float | None]
 def section(report: Report) -> Section:
     """The headline over rounds, and what else records hold of every evaluated round."""
     measure = report.measure
-    shown = " ".join(filter(None, (measure.name, taken_on(measure.on) if measure.on else "")))
+    shown = ", ".join(filter(None, (measure.name, taken_on(measure.on) if measure.on else "")))
     figures = [(shown, [figure(report.series, measure.of, measure.name, measure.is_share)])]
     plain = measure.name.replace(" ", "_")
     others = {plain: (f"{measure.name} as the recipe judges it", measure.is_share),

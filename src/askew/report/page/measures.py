@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from askew.report.page.blocks import Section, Table, Text
 from askew.report.page.report import Report, Run, taken_on
 
@@ -10,7 +12,7 @@ _SHARES = ("accuracy", "f1", "auroc", "exact_match")  # at the end of a name: nu
 
 def section(report: Report) -> Section | None:
     names = list(dict.fromkeys(name for series in report.series for name in _measures(series.first)))
-    if "log_loss" in names and "loss" in names:  # the same, of a classifier
+    if "loss" in names and any(_same(report, "loss", name) for name in names if name != "loss"):
         names.remove("loss")
     rows = []
     for series in report.ranked:
@@ -25,6 +27,12 @@ def section(report: Report) -> Section | None:
         Table(["", *(f"#{_title(name)}" for name in names)], [[series.label, *cells] for series, cells in rows],
               [series.look for series, _ in rows]),
         Text(f"After the last round, {' or '.join(map(taken_on, on))}." if on else "After the last round.")])
+
+
+def _same(report: Report, one: str, other: str) -> bool:
+    """Whether two measures are one under two names in all runs, but for rounding: a classifier's loss, the log loss."""
+    pairs = [(_measures(series.first).get(one), _measures(series.first).get(other)) for series in report.series]
+    return all(a is not None and b is not None and math.isclose(a, b, rel_tol=1e-4) for a, b in pairs)
 
 
 def _measures(run: Run) -> dict[str, float | None]:
