@@ -61,7 +61,8 @@ ROWS = Rows([{"image": [0.0], "label": 0}, {"image": [1.0], "label": 1}])
 # A value for each parameter that has no default, by name or by `callable.name`. A new one needs a line here.
 SAMPLES: dict[str, Any] = {
     "recipe": TINY, "recipes": [TINY], "compare.recipes": {"a": TINY}, "base": TINY, "seeds": [0],
-    "axes": {"seed": [0, 1]}, "address": "seed", "value": 1, "values": {"seed": 1}, "text": "seed = 1",
+    "axes": {"seed": [0, 1]}, "settings": {"seed": 1}, "address": "seed", "value": 1, "values": {"seed": 1},
+    "text": "seed = 1",
     # data
     "data": DATA, "load.spec": "digits", "examples": DATA.train, "train": DATA.train, "test": DATA.test, "x": X, "y": Y,
     "from_tensors.train": (X, Y), "from_tensors.test": (X, Y), "from_torch_dataset.train": EXAMPLES,

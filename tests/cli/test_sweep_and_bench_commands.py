@@ -45,7 +45,7 @@ def test_a_sweep_ranks_means_over_seeds_of_what_single_runs_give(monkeypatch, ca
     assert [row["settings"] for row in shown["settings"]] == [{"sgd.lr": rate} for rate in ranked]
     for row in shown["settings"]:
         scores = alone[row["settings"]["sgd.lr"]]
-        assert (row["mean"], row["std"]) == pytest.approx((np.mean(scores), np.std(scores, ddof=1)))
+        assert (row["accuracy_mean"], row["accuracy_std"]) == pytest.approx((np.mean(scores), np.std(scores, ddof=1)))
 
 
 def test_a_random_search_draws_the_same_settings_again(monkeypatch, capsys, tmp_path):
@@ -66,7 +66,7 @@ def test_a_sweep_by_held_out_data(monkeypatch, capsys):
     assert code == 0
     assert "held-out training examples" in shown["ranked_by"]
     held_out = {row["settings"]["sgd.lr"]: row["held_out_accuracy"] for row in shown["configurations"]}
-    assert [row["mean"] for row in shown["settings"]] == sorted(held_out.values(), reverse=True)
+    assert [row["held_out_accuracy_mean"] for row in shown["settings"]] == sorted(held_out.values(), reverse=True)
     assert {row["rounds"] for row in shown["configurations"]} == {3}  # to look is not to stop
 
 

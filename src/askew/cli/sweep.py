@@ -171,7 +171,8 @@ def _remark(row: Setting) -> str:
 
 
 def _setting(row: Setting) -> dict[str, object]:
-    return {"settings": dict(row.values), "mean": row.mean, "std": row.std, "seeds": len(row.scores),
+    name = row.results[0].headline if row.by == "last" else f"held_out_{row.results[0].headline}"
+    return {"settings": dict(row.values), f"{name}_mean": row.mean, f"{name}_std": row.std, "seeds": len(row.scores),
             "broke_off": len(row.broke_off)}
 
 
