@@ -54,7 +54,8 @@ def _of_run(series: Series, run: Run) -> list[Any]:
     if evaluation is None or not names:
         return []
     by_class = evaluation["by_class"]
-    blocks: list[Any] = [Text(f"Taken {taken_on(evaluation['judged_on'])}.")] if evaluation.get("judged_on") else []
+    on = taken_on(evaluation.get("judged_on") or "")
+    blocks: list[Any] = [Text(f"{on[0].upper()}{on[1:]}.")] if evaluation.get("judged_on") else []
     if evaluation.get("confusion"):
         blocks.append(_confusion(evaluation["confusion"], names))
     order = sorted(range(len(names)), key=lambda c: 2.0 if by_class["recall"][c] is None else by_class["recall"][c])

@@ -155,5 +155,3 @@ def _shown(value: float | None, how: str, zero: str | None = None) -> str:
 
 def _several(numbers: set[int]) -> str:
     return f"{min(numbers)}" if len(numbers) == 1 else f"{min(numbers)} to {max(numbers)}"
-
-

@@ -39,8 +39,8 @@ def _parts(report: Report, key: str, title: str, is_share: bool) -> list[Any]:
     """The same by parts of the model, one series at a time."""
     shown = [(series.label, made) for series in report.ranked
              if (made := _figure(series, key, title, is_share)) is not None]
-    if not shown:
-        return []
+    if len(shown) <= 1:
+        return [made for _, made in shown]
     return [Choice("series", "By parts of", [(label, [made]) for label, made in shown])]
 
 
