@@ -130,6 +130,8 @@ OTHER_MEANINGS = {
     "cli/diagnose.py": {"emd", "classes_per_client"},
     "cli/partition.py": {"emd", "classes_per_client"},
     "report/comparison_table.py": {"emd"},
+    "report/page/skew_cost.py": {"emd"},
+    "report/page/clients.py": {"median"},  # of scores, in a plot
     "pieces/preprocess/normalise.py": {"mean"},  # of the pixels
     "core/columns.py": {"mean"},  # of a column's numbers
     "cli/common.py": {"mean"},

@@ -30,6 +30,7 @@ def whole(tmp_path: Path) -> str:
     (tmp_path / "whole").mkdir()
     code, out, _ = finish(start(tmp_path / "whole", *SWEEP, "--set", "rounds=60"))
     assert code == 0
+    assert (tmp_path / "whole" / "here" / "report.html").is_file()
     return out
 
 

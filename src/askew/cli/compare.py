@@ -11,6 +11,7 @@ import typer
 
 from askew.cli.common import AsJson, DataDir, Imports, console, err, import_modules, out, print_json
 from askew.cli.progress import Quiet, RunProgress
+from askew.cli.report import page_of
 from askew.cli.run import CheckpointEvery, Device, Engine, Settings
 from askew.cli.sweep import RetryFailed, check_retry
 from askew.core import registry
@@ -88,12 +89,14 @@ def compare(
         shared: Any = {"go_on": go_on, "retry_failed": retry_failed, "checkpoint_every": checkpoint_every,
                        "engine": engine, "device": device, "data_dir": data_dir}
         result, ladder, table = _compared(recipes, skews, seeds, target, place, shared, quiet)
-        _draw(result, place, plot)
+        page = _draw(result, place, plot)
     folder = place
     if as_json:
         print_json(table)
     else:
         _show(table, folder)
+        if page is not None:
+            out.print(f"page: {page}", soft_wrap=True)
     if result.interrupted or (ladder is not None and ladder.interrupted):
         err.print(f"interrupted: this is what was finished; go on with the same options and --resume --out {folder}",
                   soft_wrap=True)
@@ -184,12 +187,15 @@ def _emd(contender: Contender, data_dir: str | None) -> float | None:
     return sum(mean_emd(population.counts, population.class_totals) for population in drawn) / len(drawn)
 
 
-def _draw(result: Comparison, folder: Path, plot: Path | None) -> None:
+def _draw(result: Comparison, folder: Path, plot: Path | None) -> Path | None:
+    """The pictures and the page, where anything has finished; the page's path."""
     from askew.report.comparison import plot_comparison
 
-    if any(contender.finished for contender in result.contenders):
-        for path in (folder / "curves.png", folder / "curves.svg", *([plot] if plot else [])):
-            plot_comparison(result, path)
+    if not any(contender.finished for contender in result.contenders):
+        return None
+    for path in (folder / "curves.png", folder / "curves.svg", *([plot] if plot else [])):
+        plot_comparison(result, path)
+    return page_of(folder)
 
 
 def _show(table: Mapping[str, Any], folder: Path) -> None:

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from askew.cli.common import AsJson, DataDir, Imports, err, import_modules, out, print_json
 from askew.cli.progress import Quiet, RunProgress
+from askew.cli.report import page_of
 from askew.cli.run import CheckpointEvery, Device, Engine, Methods, Precision, Settings
 from askew.core.errors import AskewError, shown
 from askew.core.recipe import parse_value
@@ -92,6 +93,7 @@ def sweep(
                         on_round=lambda i, record, recipe: progress.on_round(record, recipe))
     rows = ranked(combinations, results, by)
     interrupted = any(result.interrupted for result in results)
+    page = page_of(folder) if folder is not None and any(result.records for result in results) else None
     if as_json:
         print_json({"ranked_by": _ranked_by(rows), "settings": [_setting(row) for row in rows],
                     "configurations": [_row(row, result) for row in rows for result in row.results],
@@ -103,6 +105,8 @@ def sweep(
         plot_sweep(rows, plot)
         if not as_json:
             out.print(f"picture: {plot}")
+    if page is not None and not as_json:
+        out.print(f"page: {page}", soft_wrap=True)
     if interrupted:
         remedy = (f"go on with the same options and --resume --out {folder}" if folder
                   else "with --out DIR it could be gone on with")

@@ -287,3 +287,30 @@ STEPS = ("mlp(hidden=[3])", "mlp(hidden=[1000000000])", "resnet20()", "tf_cifar"
 def facts(folder: Path) -> list[Path]:
     (folder / "rates.json").write_text(json.dumps({"this machine": {"mlp on digits": 1234.5, "cnn on mnist": 2e4}}))
     return [folder / "rates.json"]
+
+
+ODD = (None, True, -1, 0, 1e308, float("nan"), 10**400, "", "x" * 300, "\u2028<b>", [], [[]], [None], {}, {"a": 1},
+       [1, 2])
+
+
+def in_json(content: bytes, draw: Random) -> bytes:
+    """One value of JSON, or of a line of it, exchanged or gone; other texts are damaged as bytes."""
+    lines = content.split(b"\n")
+    whole = content[:1] == b"{" and lines[0] in (b"{", b"{}")
+    at = 0 if whole else draw.randrange(max(1, len(lines) - 1))
+    try:
+        value = json.loads(content if whole else lines[at])
+    except ValueError:
+        return damaged(content, draw)
+    holder, places = value, []
+    while isinstance(holder, dict | list) and holder and (not places or draw.random() < 0.8):
+        places.append((holder, draw.choice(list(holder) if isinstance(holder, dict) else range(len(holder)))))
+        holder = holder[places[-1][1]]
+    if places:
+        parent, key = places[-1]
+        if draw.random() < 0.2:
+            del parent[key]
+        else:
+            parent[key] = draw.choice(ODD)
+    lines[at] = json.dumps(value).encode()
+    return lines[0] if whole else b"\n".join(lines)

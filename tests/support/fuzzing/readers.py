@@ -158,6 +158,8 @@ NOT_HERE = {
     "data/verify.py": "reads through the readers of the data sets",
     "cli/diagnose.py": "asks which of two readers it is for",
     "testing/check.py": "what it wrote itself, in memory",
+    "report/page/collect.py": "run folders, many files at once: tests/report/test_damaged_runs.py",
+    "report/page/write.py": "files of the package and of plotly's",
     "report/paper_page.py": "the project's own pages",
     "papers/citations.py": "files of the package",
     "core/recipe.py": "recipes: not yet",
