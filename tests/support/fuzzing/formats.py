@@ -253,7 +253,7 @@ def images(folder: Path) -> list[Path]:
     return sorted(folder.glob("*/*"))
 
 
-def in_json(content: bytes, draw: Random) -> bytes:
+def rearranged_json(content: bytes, draw: Random) -> bytes:
     """Values of an object of JSON exchanged, left out, or put where others stood; other files are damaged as they
     are."""
     try:

@@ -145,7 +145,7 @@ READERS = (
     Reader("counts", formats.counts, read_counts, ("data/skew_table.py:_read_rows",)),
     Reader("weights", weights, lambda path: pretrained(str(path)).make(_task(), _task().fresh),
            ("pieces/start/pretrained.py:make",)),
-    Reader("model", models, read_model, ("runs/model_file.py:read_about",), formats.in_json),
+    Reader("model", models, read_model, ("runs/model_file.py:read_about",), formats.rearranged_json),
     Reader("results", results, store.read, ("papers/store.py:read",)),
     Reader("facts", formats.facts, recall, ("papers/machine_facts.py:recall",), always_ok=True),
 )
