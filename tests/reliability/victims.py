@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import askew
-from askew.core import files
+from askew.core import files, interrupt
 from askew.pieces.methods import fedavg, fedavgm, fedcd, fednnnn, ozdayi_combination, scaffold
 
 LONG = bool(os.environ.get("ASKEW_LONG"))
@@ -47,6 +47,8 @@ def in_a_child(work: Callable[[], Any]) -> int:
     if child:
         return child
     code = 1
+    for number in interrupt.SIGNALS:  # tests that were started in the background inherit that some are ignored
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     try:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
         result = work()
