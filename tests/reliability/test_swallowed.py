@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,16 @@ import askew
 from askew.core import interrupt
 
 pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture(autouse=True)
+def heard() -> Iterator[None]:
+    """Tests that were started in the background inherit that some signals are ignored."""
+    before = {number: signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+              for number in interrupt.SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def strike(number: int) -> None:
