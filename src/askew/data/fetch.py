@@ -14,7 +14,7 @@ from pathlib import Path
 
 from askew.core.errors import AskewError
 from askew.data.locate import data_root
-from askew.data.sources import Download, Source, find_source
+from askew.data.sources import Download, Downloadable, find_source
 from askew.data.verify import present
 
 
@@ -76,7 +76,7 @@ def _download(download: Download, folder: Path, mirror: str | None, progress: bo
                          "try again or give another --mirror") from None
 
 
-def _unpack(file: Path, temporary: Path, source: Source) -> Path:
+def _unpack(file: Path, temporary: Path, source: Downloadable) -> Path:
     unpacked = temporary / "unpacked"
     unpacked.mkdir()
     try:
@@ -90,7 +90,7 @@ def _unpack(file: Path, temporary: Path, source: Source) -> Path:
     return whole
 
 
-def _check_space(root: Path, source: Source, missing: list[Download]) -> None:
+def _check_space(root: Path, source: Downloadable, missing: list[Download]) -> None:
     needed = sum(download.size for download in missing) + (source.unpacked if source.archive else 0)
     free = shutil.disk_usage(root).free
     if free < needed:
@@ -99,7 +99,7 @@ def _check_space(root: Path, source: Source, missing: list[Download]) -> None:
 
 
 @contextlib.contextmanager
-def _disk_errors(root: Path, source: Source) -> Iterator[None]:
+def _disk_errors(root: Path, source: Downloadable) -> Iterator[None]:
     try:
         yield
     except OSError as error:

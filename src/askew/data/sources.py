@@ -22,7 +22,7 @@ class Download:
 
 
 @dataclass(frozen=True)
-class Source:
+class Downloadable:
     """A data set that can be downloaded.
 
     Args:
@@ -54,7 +54,7 @@ _TENSORFLOW = "http://download.tensorflow.org/data"
 _WARDEN = "P. Warden, arXiv:1804.03209"
 
 SOURCES = (
-    Source(
+    Downloadable(
         "mnist", "mnist", (
             Download("train-images-idx3-ubyte.gz", _MNIST,
                      "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609", 9_912_422),
@@ -65,17 +65,17 @@ SOURCES = (
             Download("t10k-labels-idx1-ubyte.gz", _MNIST,
                      "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6", 4_542),
         ), None, 11_594_722, "as distributed by Y. LeCun", "Y. LeCun, C. Cortes, C. Burges 1998"),
-    Source(
+    Downloadable(
         "cifar10", "cifar-10-batches-bin", (
             Download("cifar-10-binary.tar.gz", "https://www.cs.toronto.edu/~kriz",
                      "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd", 170_052_171),
         ), "folder", 184_380_000, "none stated", "A. Krizhevsky 2009"),
-    Source(
+    Downloadable(
         "speech_commands_v0.01", "speech_commands_v0.01", (
             Download("speech_commands_v0.01.tar.gz", _TENSORFLOW,
                      "743935421bb51cccdb6bdd152e04c5c70274e935c82119ad7faeec31780d811d", 1_489_096_277),
         ), "content", 2_100_000_000, "CC BY 4.0", _WARDEN),
-    Source(
+    Downloadable(
         "speech_commands_v0.02", "speech_commands_v0.02", (
             Download("speech_commands_v0.02.tar.gz", _TENSORFLOW,
                      "af14739ee7dc311471de98f5f9d2c9191b18aedfe957f4a6ff791c709868ff58", 2_428_923_189),
@@ -85,7 +85,7 @@ SOURCES = (
 _ALIASES = {"speech_commands": "speech_commands_v0.01"}  # the default version of `speech_commands()`
 
 
-def find_source(name: str) -> Source:
+def find_source(name: str) -> Downloadable:
     """The source of that name."""
     known = {source.name: source for source in SOURCES}
     try:

@@ -21,7 +21,7 @@ from askew.engine.tuning import CHUNK
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Scores:
     """A model's results on a set of examples.
 
     Args:
@@ -64,7 +64,7 @@ def example_scores(module: nn.Module, model: ModelState, examples: Examples, pre
 
 
 def evaluate(module: nn.Module, model: ModelState, examples: Examples, prepare: Preprocess, objective: Objective,
-             labels: np.ndarray, num_classes: int) -> Verdict:
+             labels: np.ndarray, num_classes: int) -> Scores:
     """Loss and measures on a set of examples.
 
     Args:
@@ -86,10 +86,10 @@ def evaluate(module: nn.Module, model: ModelState, examples: Examples, prepare: 
     there = np.bincount(labels, minlength=num_classes)
     per_class = np.bincount(labels, weights=score, minlength=num_classes) / np.maximum(there, 1)
     measures = {name: float(values.mean()) for name, values in each.items() if name != "loss"}
-    return Verdict({"loss": loss, **measures}[objective.headline], loss, score, per_class, measures)
+    return Scores({"loss": loss, **measures}[objective.headline], loss, score, per_class, measures)
 
 
-def device_scores(verdicts: Mapping[int, Verdict], choice: np.ndarray, population: Population) -> np.ndarray:
+def device_scores(verdicts: Mapping[int, Scores], choice: np.ndarray, population: Population) -> np.ndarray:
     """Each client's score with the model it chose."""
     result = np.zeros(population.num_clients)
     for number, verdict in verdicts.items():
@@ -112,7 +112,7 @@ def means_of_parts(values: Tensor, sizes: np.ndarray) -> np.ndarray:
     return result
 
 
-def record_of(verdicts: Mapping[int, Verdict], choice: np.ndarray) -> dict[str, Any]:
+def record_of(verdicts: Mapping[int, Scores], choice: np.ndarray) -> dict[str, Any]:
     """Measures and loss of all models, each counted as often as clients use it."""
     share = {number: float(np.mean(choice == number)) for number in verdicts}
     names = next(iter(verdicts.values())).measures

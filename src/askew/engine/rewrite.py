@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 Place = tuple[str, nn.Module]
 
@@ -33,3 +35,19 @@ def pool_before_relu(network: nn.Module) -> None:
         if type(layer) is nn.ReLU and type(pool) is nn.MaxPool2d and not pool.return_indices:
             setattr(parent, name, pool)
             setattr(parent, after, layer)
+
+
+def rewritten(module: nn.Module, rewrite: Callable[[nn.Module], None], x: Tensor) -> nn.Module:
+    """The network with layers exchanged, if it still gives what it gave: a `forward` may take single
+    layers of an `nn.Sequential`."""
+    made = copy.deepcopy(module)
+    rewrite(made)
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            before, after = (network.eval()(x.clone()) for network in (module, made))
+        return made if torch.equal(before, after) else module
+    except Exception:  # it is told of where the network is checked
+        return module
+    finally:
+        module.train()
+        made.train()

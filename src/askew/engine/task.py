@@ -34,12 +34,12 @@ from askew.core.server_piece import ServerChain
 from askew.core.start import Start
 from askew.core.tensors import ModelState, num_bytes
 from askew.engine.batched import batch_axes
-from askew.engine.evaluate import Verdict, evaluate, example_scores, outputs, predict_classes
+from askew.engine.evaluate import Scores, evaluate, example_scores, outputs, predict_classes
 from askew.engine.layers.dropout import dropouts, key_dropouts, set_keys
 from askew.engine.layers.fast import use_fast_layers
 from askew.engine.local import train_locally
 from askew.engine.mislabel import mislabelled
-from askew.engine.rewrite import pool_before_relu
+from askew.engine.rewrite import pool_before_relu, rewritten
 
 MEMORY_SHARE = 0.5  # of a device's memory that clients' memories, or a round's updates, may take
 
@@ -166,13 +166,15 @@ class Task:
             return self.module
         # Tried on a CPU, where the layers are torch's: what is looked at is whether they stand in the right places.
         on_cpu = copy.deepcopy(self.module).cpu()
-        same = _rewritten(on_cpu, use_fast_layers, self.prepare.apply(self.data.train.x[:3], None).cpu()) is not on_cpu
-        network = copy.deepcopy(self.module)
-        if same:
-            use_fast_layers(network)
+        network, x = copy.deepcopy(self.module), self.prepare.apply(self.data.train.x[:3], None).cpu()
+        for rewrite in (pool_before_relu, use_fast_layers):
+            made = rewritten(on_cpu, rewrite, x)
+            if made is not on_cpu:
+                rewrite(network)
+                on_cpu = made
         return network
 
-    def evaluate(self, model: ModelState) -> Verdict:
+    def evaluate(self, model: ModelState) -> Scores:
         labels = self.data.labels_of(self.data.test)
         return evaluate(self._judged, model, self.data.test, self.prepare, self.objective,
                         labels, self.data.num_classes)
@@ -228,7 +230,6 @@ def build_task(recipe: Recipe, *, data: Dataset | None = None, population: Popul
     population, examples = mislabelled(recipe, adversities, drawn, data)
     module = _build_module(recipe, data, pipeline(steps), model).to(device)
     prepare = prepared(steps, module, data.train.x[:2])
-    module = _rewritten(module, pool_before_relu, prepare.apply(data.train.x[:3], None))
     axes = batch_axes(module, prepare.apply(data.train.x[:3], None))
     key_dropouts(module, axes)
     client = ClientChain([registry.build("client", spec) for spec in recipe.client])
@@ -322,22 +323,6 @@ def build_network(spec: Spec, **given: Any) -> nn.Module:
         return registry.build("model", spec, **given)
     except (RuntimeError, MemoryError, OverflowError) as error:
         raise AskewError(f"model: {spec} cannot be built: {first_line(error)}") from None
-
-
-def _rewritten(module: nn.Module, rewrite: Callable[[nn.Module], None], x: Tensor) -> nn.Module:
-    """The network with layers exchanged, if it still gives what it gave: a `forward` may take single
-    layers of an `nn.Sequential`."""
-    made = copy.deepcopy(module)
-    rewrite(made)
-    try:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            before, after = (network.eval()(x.clone()) for network in (module, made))
-        return made if torch.equal(before, after) else module
-    except Exception:  # it is told of where the network is checked
-        return module
-    finally:
-        module.train()
-        made.train()
 
 
 def prepared(steps: Sequence[Preprocess], module: nn.Module, x: Tensor) -> Preprocess:

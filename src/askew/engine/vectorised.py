@@ -95,7 +95,8 @@ class Vectorised:
         self.precision = precision
         example = task.prepare.apply(task.data.train.x[_spread_over(len(task.data.train))], None)
         with matrix_precision("fp32", task.device):
-            self.network, self.kind = batched_network(task.module, example, task.axes)
+            self.network, self.kind = batched_network(rewritten(task.module, pool_before_relu, example[:3]), example,
+                                                      task.axes)
         # BatchNorm, or a `forward` that only vmap can batch, may look across a batch, and must not see padding there.
         self._exact_batches = self.kind == "vmap" or any(
             isinstance(layer, BatchNorm) for layer in task.module.modules())

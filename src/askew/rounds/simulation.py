@@ -23,7 +23,7 @@ from askew.core.interrupt import shielded
 from askew.core.pool import MANY_CLIENTS, Changes
 from askew.core.probe import ProbeContext, Round
 from askew.core.tensors import ModelState, Tree, num_bytes
-from askew.engine.evaluate import Verdict, device_record, device_scores, means_of_parts, record_of
+from askew.engine.evaluate import Scores, device_record, device_scores, means_of_parts, record_of
 from askew.engine.protocol import Engine
 from askew.engine.schedule import ToHost
 from askew.engine.task import Task, initial_model
@@ -269,7 +269,7 @@ class Simulation:
         task = self.task
         choice = np.asarray(task.pool.choice(self.pool_state))
         with use_threads(self.threads.evaluation):
-            verdicts: dict[int, Verdict] = {int(number): task.evaluate(self.view(int(number)))
+            verdicts: dict[int, Scores] = {int(number): task.evaluate(self.view(int(number)))
                                             for number in np.unique(choice)}
         result: Record = record_of(verdicts, choice)
         if not math.isfinite(result["loss"]):
