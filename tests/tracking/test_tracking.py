@@ -204,8 +204,14 @@ def test_how_a_run_ended_is_told() -> None:
     assert kept.finished is True
     assert kept.settings["rounds"] == 3
     kept = Kept()
-    with pytest.raises(askew.DivergedError), Tracking(kept.start, "first") as track:
-        askew.run(RECIPE.replace(client=["sgd(lr=drops(0.1, at=[2], factor=1e38))"]), on_round=track)
+
+    def broken(record: dict[str, Any], recipe: askew.Recipe) -> None:
+        track(record, recipe)
+        if record["round"] == 2:
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError), Tracking(kept.start, "first") as track:
+        askew.run(RECIPE, on_round=broken)
     assert kept.finished is False
     assert set(kept.curves["train_loss"]) == {1, 2}
 
