@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -85,20 +86,20 @@ def in_wandb(folder: Path) -> Curves:
     from wandb.proto import wandb_internal_pb2
 
     [file] = Path("wandb").glob("offline-run-*/*.wandb")
+    patience = time.monotonic() + 20  # a process of its own writes the file
+    while True:
+        records = [wandb_internal_pb2.Record.FromString(data) for data in logged(file.read_bytes())]
+        if any(record.HasField("exit") for record in records) or time.monotonic() > patience:
+            break
+        time.sleep(0.1)
+    assert [record.exit.exit_code for record in records if record.HasField("exit")] == [0]
+    assert {record.run.display_name for record in records if record.HasField("run")} == {folder.name}
     curves: Curves = {}
-    code = None
-    for data in logged(file.read_bytes()):
-        record = wandb_internal_pb2.Record()
-        record.ParseFromString(data)
-        if record.HasField("exit"):
-            code = record.exit.exit_code
-        if record.HasField("run") and record.run.display_name:
-            assert record.run.display_name == folder.name
+    for record in records:
         values = {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in record.history.item}
         for name, value in values.items():
             if not name.startswith("_"):
                 curves.setdefault(name, {})[values["_step"]] = value
-    assert code == 0
     return curves
 
 
@@ -110,6 +111,8 @@ def logged(content: bytes, block: int = 32768, header: int = 7) -> Iterator[byte
             at += block - at % block
             continue
         length, kind = struct.unpack("<HB", content[at + 4:at + header])
+        if at + header + length > len(content):  # still being written
+            return
         parts += content[at + header:at + header + length]
         at += header + length
         if kind in (1, 4):
