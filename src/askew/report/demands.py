@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -125,10 +125,11 @@ def _bytes(tree: Any) -> int:
 
 
 def _depends(task: Task, field: str) -> bool:
-    """Whether what the server makes of two clients changes with a field of `Senders`: tried with other numbers there."""
-    senders = Senders([0, 1], *(torch.tensor([1.0, 2.0], dtype=torch.float64) for _ in TOLD))
-    other = replace(senders, **{field: torch.tensor([5.0, 3.0], dtype=torch.float64)})
-    return any(not torch.equal(a, b) for a, b in zip(_made_of(task, senders), _made_of(task, other), strict=True))
+    """Whether what the server makes of two clients changes with a field of `Senders`: it is tried."""
+    plain = {name: torch.tensor([1.0, 2.0], dtype=torch.float64) for name in TOLD}
+    other = {**plain, field: torch.tensor([5.0, 3.0], dtype=torch.float64)}
+    made = [_made_of(task, Senders([0, 1], **numbers)) for numbers in (plain, other)]
+    return any(not torch.equal(a, b) for a, b in zip(*made, strict=True))
 
 
 def _made_of(task: Task, senders: Senders) -> list[Tensor]:
