@@ -73,7 +73,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         place = _place(path).replace(".ipynb", ".md")
         return f"]({posixpath.relpath(place, posixpath.dirname(here) or '.')}{anchor})"
 
-    return _outside_code(markdown, lambda text: re.sub(r"(?m)^(?![-*\s|>#])(.*\S.*)\n(?=- )", r"\1\n\n",
+    return _outside_code(markdown, lambda text: re.sub(r"(?m)^(?!- |[\s|>#])(.*\S.*)\n(?=- )", r"\1\n\n",
                                                        LINK.sub(moved, text)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import subprocess
@@ -92,6 +93,14 @@ def test_nothing_is_fetched_from_elsewhere(site: Site) -> None:
 
 
 @pytest.mark.slow
+def test_lists_and_code_are_not_run_into_paragraphs(site: Site) -> None:
+    """The site's Markdown wants an empty line before a list, which others do without."""
+    wrong = [name for name, page in site.pages.items()
+             if any(re.search(r"\n(- |```)", text) for text in re.findall(r"<p>(.*?)</p>", page.text, re.DOTALL))]
+    assert not wrong
+
+
+@pytest.mark.slow
 def test_every_method_piece_and_public_name_has_its_place(site: Site) -> None:
     for name in registry.names("method"):
         text = site.pages[f"methods/{name}.html"].text
@@ -104,3 +113,21 @@ def test_every_method_piece_and_public_name_has_its_place(site: Site) -> None:
         assert set(registry.names(kind)) <= places, kind
     for name in askew.__all__:
         assert "doc-" in site.pages[f"api/{name}.html"].text, name
+
+
+def test_a_notebook_becomes_a_page() -> None:
+    pytest.importorskip("mkdocs", reason="mkdocs is not installed: pip install 'askew[docs]'")
+    spec = importlib.util.spec_from_file_location("hooks", ROOT / "docs" / "hooks.py")
+    assert spec is not None
+    assert spec.loader is not None
+    hooks = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(hooks)
+    outputs = [{"output_type": "stream", "text": ["0.5\n", "0.6\n"]},
+               {"output_type": "display_data", "data": {"image/png": "aGVsbG8=\n", "text/plain": ["<Figure>"]}},
+               {"output_type": "execute_result", "data": {"text/html": ["<b>1</b>"], "text/plain": ["1"]}},
+               {"output_type": "execute_result", "data": {"text/plain": ["2"]}}]
+    cells = [{"cell_type": "markdown", "source": ["# First\n", "steps"]},
+             {"cell_type": "code", "source": ["x = 1\n", "x"], "outputs": outputs}]
+    assert hooks._notebook({"cells": cells}) == (
+        "# First\nsteps\n\n```python\nx = 1\nx\n```\n\n```text\n0.5\n0.6\n```\n\n"
+        "![](data:image/png;base64,aGVsbG8=)\n\n<b>1</b>\n\n```text\n2\n```\n")

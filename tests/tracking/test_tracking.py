@@ -272,6 +272,12 @@ def test_what_is_wrong_is_one_line_and_writes_nothing(arguments: tuple[str, ...]
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(("to", "folder"), [(5, "first"), (None, "first"), (["wandb"], "first"), (Kept().start, 3)])
+def test_wrong_types_are_one_line(to: Any, folder: Any) -> None:
+    with pytest.raises(AskewError, match="must be"):
+        Tracking(to, folder)
+
+
 def test_a_folder_that_cannot_be_sent_is_an_error(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard", reason="tensorboard is not installed")
     askew.run(RECIPE.replace(rounds=1), out=tmp_path / "run")

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
+from askew.core.arguments import checked
 from askew.core.errors import AskewError, first_line, shown, suggest
 from askew.core.recipe import Recipe
 from askew.runs.run_folder import RunFolder
@@ -57,6 +58,7 @@ class Tracking:
         finished
     """
 
+    @checked
     def __init__(self, to: str | Start, folder: str | Path) -> None:
         self._to = to if isinstance(to, str) else "a tracker of your own"
         self._start = _start_of(to) if isinstance(to, str) else to
@@ -133,6 +135,7 @@ def numbers_of(record: Mapping[str, Any]) -> dict[str, float]:
     return {name: value for name, value in walk(record, "") if name != "round"}
 
 
+@checked
 def send(path: str | Path, to: str) -> int:
     """Send what a run folder holds, finished or not.
 
