@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from collections import OrderedDict
@@ -19,7 +18,8 @@ from askew.papers.papers import PAPERS
 from askew.report.demands import demands_of
 from askew.runs.run import run
 
-EQUATIONS, COMPARISON = "methods.md", "compare.json"  # in docs, in results
+EQUATIONS = "methods.md"  # in docs
+COMPARISONS = ("compare.json", "compare_others.json")  # in results, on one federation
 
 
 def method_page(name: str, docs: Path, results: Path) -> str:
@@ -28,7 +28,7 @@ def method_page(name: str, docs: Path, results: Path) -> str:
     Args:
         docs: the folder with `methods.md`, whose section on the method is taken over. A page `methods/NAME.md` there,
             where somebody wrote one, follows what is known without it.
-        results: the folder with `compare.json`.
+        results: the folder with the files of `COMPARISONS`.
     """
     own = docs / "methods" / f"{name}.md"
     title, rest = f"# `{name}`", ""
@@ -77,9 +77,11 @@ def equations(name: str, docs: Path) -> str:
 
 
 def _measured(name: str, results: Path, elsewhere: bool) -> str:
-    table = json.loads(files.read_text(results / COMPARISON, "results"))
-    rows = {row["method"]: row for row in table["methods"]}
-    told = [_gain(rows[name], rows["fedavg"], table)] if name in rows else []
+    told = []
+    for table in (files.read_json(results / file, "results") for file in COMPARISONS):
+        rows = {row["method"]: row for row in table["methods"]}
+        if name in rows and not told:
+            told.append(_gain(rows[name], rows["fedavg"], table))
     told += [f"At the paper's own scale, its numbers beside ours: [{paper}](../papers/{paper}.md)."
              for paper in sources(name) if paper in PAPERS]
     told += ["With numbers of its own: further down."] if elsewhere else []
