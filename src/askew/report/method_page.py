@@ -77,7 +77,7 @@ def equations(name: str, docs: Path) -> str:
 
 
 def _measured(name: str, results: Path, elsewhere: bool) -> str:
-    told = []
+    told: list[str] = []
     for table in (files.read_json(results / file, "results") for file in COMPARISONS):
         rows = {row["method"]: row for row in table["methods"]}
         if name in rows and not told:
