@@ -132,6 +132,8 @@ OTHER_MEANINGS = {
     "cli/partition.py": {"emd", "classes_per_client"},
     "report/comparison_table.py": {"emd"},
     "pieces/preprocess/normalise.py": {"mean"},  # of the pixels
+    "core/columns.py": {"mean"},  # of a column's numbers
+    "cli/common.py": {"mean"},
     "core/recipe.py": {"shards", "random", "single_model", "sgd", "mean"},  # the values of a recipe that says nothing
 }
 # file -> names of pieces that it knows. To be emptied, not to be added to: a piece states what others want to know of

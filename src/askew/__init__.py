@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from askew.pieces import methods
     from askew.runs.result import Result
     from askew.runs.run import resume, run
+    from askew.runs.trained import load
 
 _HOMES = {name: home for home, names in {
     "core.adversity": ("Adversity", "AdversityContext",),
@@ -45,13 +46,14 @@ _HOMES = {name: home for home, names in {
     "core.statistic": ("Senders", "Statistic",),
     "runs.result": ("Result",),
     "runs.run": ("resume", "run",),
+    "runs.trained": ("load",),
 }.items() for name in names}
 _MODULES = {"methods": "pieces.methods", "privacy": "privacy", "testing": "testing", "tracking": "tracking"}
 
 __all__ = ["Adversity", "AdversityContext", "Aggregator", "AskewError", "ClientContext", "ClientPiece", "Dataset",
            "DivergedError", "Examples", "Guard", "Objective", "OnGradient", "OnUpdate", "Optimiser", "Ownership",
-           "Population", "Recipe", "Result", "Senders", "ServerContext", "ServerPiece", "Statistic", "methods", "piece",
-           "privacy", "resume", "run", "testing", "tracking"]
+           "Population", "Recipe", "Result", "Senders", "ServerContext", "ServerPiece", "Statistic", "load", "methods",
+           "piece", "privacy", "resume", "run", "testing", "tracking"]
 
 
 def __getattr__(name: str) -> Any:

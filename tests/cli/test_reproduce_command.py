@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ import askew
 from askew.cli.app import main
 from askew.cli.reproduce import parse_seconds
 from askew.papers import numbers, papers
+from askew.papers.item import StandIn
 
 Run = Callable[..., tuple[int, str, str]]
 # A module, so that a process of its own can have the paper too.
@@ -115,6 +117,18 @@ def test_an_item_is_run_once_and_shown_beside_the_paper(run: Run) -> None:
     assert Path("results/toy2020/table1.json").stat().st_mtime_ns == before
 
 
+def test_what_stands_in_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    (table,) = papers.find("toy2020/table1")
+    wild = replace(table, name="wild", rows=tuple(
+        row.changed(lambda recipe: recipe.with_setting("sgd.lr", 1e38)) for row in table.rows),
+        stand_in=StandIn("table1", lambda recipe: recipe.with_setting("sgd.lr", 0.3)))
+    items = {"table1": lambda: table, "wild": lambda: wild}
+    monkeypatch.setattr(papers, "listed", lambda paper: items)
+    assert "open: runs diverged or ended at chance: Skew costs accuracy (section 1)" in run("toy2020/wild")[1]
+    assert run("toy2020/table1", "--seeds", "2")[0] == 0
+    assert "holds, by table1, which stands in: Skew costs accuracy (section 1)" in run("toy2020/wild")[1]
+
+
 def test_json_is_what_single_runs_give(run: Run, tmp_path: Path) -> None:
     code, out, err = run("toy2020", "--json", "--engine", "sequential", "--results", "mine", "--work", "there")
     assert (code, err) == (0, "")
@@ -124,7 +138,7 @@ def test_json_is_what_single_runs_give(run: Run, tmp_path: Path) -> None:
     assert table["rows"][0]["ours"] == pytest.approx(100 * askew.run(base, engine="sequential").accuracy, rel=1e-4)
     assert [row["paper"] for row in table["rows"]] == [77, 10]
     assert table["claims"] == [{"says": "Skew costs accuracy", "where": "section 1", "holds": True,
-                                "decision": "holds"}]
+                                "decision": "holds", "by": None}]
     assert (table["runs"], table["done"], table["images"], table["estimated_s"]) == (2, 2, 0, 0)
     assert figure["rows"][0]["ours"] == table["rows"][1]["ours"]
     assert {path.name for path in Path().iterdir()} == {"mine", "there"}

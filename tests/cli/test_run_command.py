@@ -43,12 +43,14 @@ def test_the_result_for_people_and_for_programs(cli, tmp_path):
     code, out, err = cli("run", *ROUNDS, "--out", "one")
     assert code == 0
     assert "accuracy" in out
+    assert "accuracy: the whole test set (360 examples)" in out
     assert "run folder: one" in out
     code, out, err = cli("run", *ROUNDS, "--out", "two", "--json")
     assert (code, err) == (0, "")
     answer = json.loads(out)
     assert out.count("\n") == 1
     assert answer["rounds"] == 2
+    assert answer["judged_on"] == "the whole test set (360 examples)"
     assert (answer["run"], answer["method"], answer["interrupted"]) == ("two", "fedavg", False)
     assert answer["accuracy"] == askew.run(askew.Recipe(rounds=2)).accuracy
     for name in ("metrics.jsonl", "model.safetensors"):
@@ -244,8 +246,8 @@ def test_a_real_sigint(tmp_path):
     assert "askew resume broken" in err
     assert "Traceback" not in err
     assert {re.sub(r"-\d+", "", path.name) for path in (tmp_path / "broken").iterdir()} == {
-        "askew.json", "checkpoint.json", "checkpoint.pt", "environment.json", "metrics.jsonl", "model.safetensors",
-        "recipe.toml", "summary.json"}
+        "askew.json", "checkpoint.json", "checkpoint.pt", "environment.json", "metrics.jsonl", "model.json",
+        "model.safetensors", "recipe.toml", "summary.json"}
     done = json.loads(out)["rounds"]
     assert 5 <= done < 60
     assert metrics.read_text().count("\n") == done

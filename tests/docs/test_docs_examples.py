@@ -13,7 +13,7 @@ import pytest
 import typer
 
 import askew
-from askew.cli.app import app
+from askew.cli.app import COMMANDS, app
 from askew.core import registry
 from askew.report.method_page import COMPARISONS
 from askew.runs.load import load_recipe
@@ -70,6 +70,11 @@ def test_commands_exist_with_these_options(page: Path) -> None:
         command = group.get_command(None, arguments[0])  # type: ignore[attr-defined]
         assert command is not None, f"{page.name}: there is no 'askew {arguments[0]}'"
         command.make_context(arguments[0], arguments[1:])  # raises for an unknown option; nothing runs
+
+
+def test_the_page_of_commands_has_all() -> None:
+    listed = re.findall(r"`askew ([a-z]+)", (ROOT / "docs" / "commands.md").read_text())
+    assert set(COMMANDS) <= set(listed)
 
 
 def test_there_are_commands_to_check() -> None:

@@ -1,14 +1,17 @@
 """From stored runs to the table that people read, with numbers that can be checked by hand."""
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from askew.core.recipe import Recipe
-from askew.papers.papers import find
+from askew.papers.decision import LOST
+from askew.papers.item import StandIn
+from askew.papers.papers import all_items, find
 from askew.papers.store import Results, Run
-from askew.papers.summary import counts, summarise
+from askew.papers.summary import CLAIMS, counts, summarise
 from askew.papers.values import value_of
 
 
@@ -93,14 +96,14 @@ def test_an_item_from_not_run_to_measured(toy, put, tmp_path):
     assert summary.status == "measured"
     # accuracies and a reduction are no ordering
     assert [row.verdict for row in summary.rows] == ["within", "differs", "differs"]
-    assert [decision for _, decision in summary.claims] == ["holds", "not measured"]
+    assert [judged.decision for judged in summary.claims] == ["holds", "not measured"]
     shown = summary.as_mapping(12.0)
     assert shown["rows"][1] == {"name": "skewed", "unit": "%", "paper": 40, "paper_spread": 1.5, "about": False,
                                 "ours": 30.0,
                                 "spread": None, "noise": pytest.approx(2.415, abs=0.001),  # sqrt(30 * 70 / 360)
                                 "n": 1, "diverged": 0, "verdict": "differs"}
     assert shown["claims"][0] == {"says": "Skew costs accuracy", "where": "section 1", "holds": True,
-                                  "decision": "holds"}
+                                  "decision": "holds", "by": None}
     assert shown["claims"][1]["holds"] is None
     assert shown["variant"] is False
     assert shown["rows"][2]["ours"] == pytest.approx(61)
@@ -129,7 +132,7 @@ def test_quick_never_counts_as_full(toy, put, tmp_path):
     quick = summarise(table, Results(tmp_path, "quick"))
     assert quick.status == "measured"
     assert [row.verdict for row in quick.rows] == ["differs"] * 2  # as near as can be, and two rows are no ordering
-    assert [decision for _, decision in quick.claims] == ["not measured"] * 2
+    assert [judged.decision for judged in quick.claims] == ["not measured"] * 2
     assert quick.as_mapping()["scale"] == "quick"
 
 
@@ -155,7 +158,7 @@ def test_lost_runs_are_counted_against_the_recipe(toy, put, tmp_path):
     put(toy[0].rows[1].recipes[0], 0, 0.10)
     assert value_of(toy[0].rows[1], Results(tmp_path), "toy2020").lost == 1
     assert value_of(toy[0].rows[2], Results(tmp_path), "toy2020").lost == 3  # both sides of a reduction
-    assert summarise(toy[0], Results(tmp_path)).claims[0][1] == "open: runs diverged or ended at chance"
+    assert summarise(toy[0], Results(tmp_path)).claims[0].decision == LOST
 
 
 def test_the_best_recipe_is_one_that_loses_no_run(toy, put, tmp_path):
@@ -174,3 +177,43 @@ def test_each_printed_number_is_counted_once(paper, numbers):
     summaries = [summarise(item, Results(Path("nowhere"))) for item in find(paper)]
     assert counts(summaries)["numbers"] == {"within": 0, "ordering holds": 0, "open": 0, "differs": 0,
                                             "not measured": numbers}
+
+
+NOISE = "open: within the noise"
+
+
+@pytest.mark.parametrize(("own", "others", "decision", "by"), [
+    ((0.9, None), (0.9, 0.5), "holds", "calm"), ((0.9, 0.1), (0.5, 0.9), "fails", "calm"),  # diverged; at chance
+    ((None, None), (0.70, 0.69), NOISE, "calm"), ((0.9, None), (0.9, 0.1), LOST, None), ((0.9, None), (), LOST, None),
+    ((0.9, 0.5), (0.5, 0.9), "holds", None), ((0.5, 0.9), (0.9, 0.5), "fails", None),  # its own runs come first
+    ((0.70, 0.69), (0.9, 0.5), NOISE, None), ((0.9,), (0.9, 0.5), "not measured", None),  # more seeds would tell
+])
+def test_a_set_up_that_stands_in_answers_where_runs_diverged(toy, put, tmp_path, own, others, decision, by):
+    def calm(recipe):
+        return recipe.with_setting("sgd.lr", 0.01)
+
+    item = replace(toy[0], stand_in=StandIn("calm", calm))
+    for row, accuracy in zip(item.rows, own, strict=False):
+        put(row.recipes[0], 0, accuracy)
+    for row, accuracy in zip(item.rows, others, strict=False):
+        put(calm(row.recipes[0]), 0, accuracy)
+    summary = summarise(item, Results(tmp_path))
+    costs, unknown = summary.claims
+    assert (costs.decision, costs.by) == (decision, by)
+    assert (unknown.decision, unknown.by) == ("not measured", None)  # one of its rows belongs to another item
+    assert [claim["by"] for claim in summary.as_mapping()["claims"]] == [by, None]
+    assert +Counter(counts([summary])["claims"]) == Counter([CLAIMS[decision.split(":")[0]], "not measured"])
+    plain = summarise(toy[0], Results(tmp_path))  # numbers and runs stay the item's own
+    assert summary.rows == plain.rows
+    assert [(need.fingerprint, need.seed) for need in summary.needs] == [(n.fingerprint, n.seed) for n in plain.needs]
+    assert all(judged.by is None for judged in summarise(item, Results(tmp_path, "quick")).claims)
+
+
+@pytest.mark.parametrize("item", [item for item in all_items() if item.stand_in], ids=lambda item: item.address)
+def test_what_stands_in_is_a_variant_of_the_paper_and_needs_no_runs_of_its_own(item):
+    variants = {other.name: other for other in find(item.paper) if other.variant}
+    its = {recipe.fingerprint for row in variants[item.stand_in.name].rows for recipe in row.recipes}
+    assert not item.variant
+    changed = {recipe.fingerprint for row in item.rows for recipe in row.changed(item.stand_in.change).recipes}
+    # The literal reading of eq. (4) and the combinations that the paper does not print stand in no variant.
+    assert changed - its == set() or item.address in ("ozdayi2020/table5", "ozdayi2020/grid")

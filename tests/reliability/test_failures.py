@@ -20,6 +20,7 @@ from askew.core.tensors import times
 from askew.runs.compare import compare
 from askew.runs.configuration import Configuration, Means
 from askew.runs.driver import drive
+from askew.runs.pace import Every
 from askew.runs.sweep import grid, sweep
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -163,9 +164,10 @@ FAULTS: dict[str, tuple[Callable[[Path], None], bool]] = {"disk full": (_full, T
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+@pytest.mark.parametrize("every", [None, 1, "1h"])
 @pytest.mark.parametrize("many", [False, True], ids=["run", "sweep"])
 @pytest.mark.parametrize("fault", FAULTS)
-def test_faults_in_mid_run(fault: str, many: bool, tmp_path: Path) -> None:
+def test_faults_in_mid_run(fault: str, many: bool, every: int | str | None, tmp_path: Path) -> None:
     """The disk, in the middle of a run: one line, and what was saved before is intact."""
     strike, resumable = FAULTS[fault]
     place = Path(tempfile.mkdtemp())  # where another user may look, too
@@ -182,11 +184,12 @@ def test_faults_in_mid_run(fault: str, many: bool, tmp_path: Path) -> None:
         try:
             configurations = [Configuration(recipe, path, go_on=True)
                               for recipe, path in zip(recipes, folders, strict=True)]
-            drive(configurations, Means(), on_round=on_round)
+            drive(configurations, Means(checkpoint_every=Every.of(every)), on_round=on_round)
         except askew.AskewError as error:
             (tmp_path / "said").write_text(str(error))
             raise
 
+    askew.run(BASE.replace(rounds=1), out=tmp_path / "before")  # loads all modules: another user may not read them
     try:
         os.chmod(tmp_path, 0o777)
         for parent in tmp_path.parents:
@@ -200,8 +203,9 @@ def test_faults_in_mid_run(fault: str, many: bool, tmp_path: Path) -> None:
         if resumable:
             results = sweep(recipes, folders=folders)
             assert [result.records for result in results] == [result.records for result in sweep(recipes)]
-        record(f"fault-{fault.replace(' ', '-')}-{'sweep' if many else 'run'}",
-               {"fault": fault, "in": "sweep" if many else "run", "said": said.replace(str(place), "DIR"),
+        record(f"fault-{fault.replace(' ', '-')}-{'sweep' if many else 'run'}-{every or 'default'}",
+               {"fault": fault, "in": "sweep" if many else "run", "checkpoint every": every,
+                "said": said.replace(str(place), "DIR"),
                 "went on to the same bits": resumable})
     finally:
         shutil.rmtree(place, ignore_errors=True)

@@ -110,7 +110,8 @@ def test_signals_save_what_there_is_and_a_second_one_does_not_lose_it(numbers: t
         for signal_number in numbers:
             time.sleep(generator.uniform(0, 0.03))
             os.kill(child, signal_number)
-        assert wait_for(child) == 3
+        # A later signal may find the run left and its own handling back in place; the first was for the run.
+        assert wait_for(child) in (3, *(-number for number in numbers[1:]))
         rounds = len((folder / "metrics.jsonl").read_text().splitlines())
         assert (folder / f"checkpoint-{rounds}.json").exists(), "nothing that was done is lost"
         stopped += 1

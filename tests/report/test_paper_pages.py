@@ -11,6 +11,7 @@ import pytest
 from askew.core.errors import AskewError
 from askew.papers import numbers
 from askew.papers.citations import entries
+from askew.papers.item import StandIn
 from askew.papers.papers import PAPERS
 from askew.papers.run import reproduce
 from askew.papers.store import Results
@@ -69,6 +70,15 @@ def test_a_claim_about_a_run_that_diverged_stays_open(measured: Measured, tmp_pa
     page = (tmp_path / "docs" / "papers" / f"{PAPER}.md").read_text()
     assert "| Skew costs accuracy | section 1 | open: runs diverged or ended at chance (wild) |" in page
     assert "| one class each | 1 diverged |" in page
+    assert "By variant" not in page
+    calm = replace(wild, stand_in=StandIn("calm", lambda recipe: recipe.with_setting("sgd.lr", 0.3)))
+    reproduce([replace(learning, name="calm")], results, seeds=2, work=tmp_path / "work", engine="vectorised")
+    write_pages(tmp_path / "results", tmp_path / "docs", {PAPER: [calm]})
+    page = (tmp_path / "docs" / "papers" / f"{PAPER}.md").read_text()
+    assert "| Skew costs accuracy | section 1 | yes (wild by variant calm) |" in page
+    assert "| Skew helps | section 2 | **no** (wild by variant calm) |" in page
+    assert "*By variant*: runs of the paper's own set-up diverge" in page
+    assert "Of the claims, 2 are judged by a variant" in (tmp_path / "docs" / "papers" / "index.md").read_text()
 
 
 def test_a_variant_is_called_so_and_not_counted(measured: Measured, tmp_path: Path) -> None:

@@ -48,7 +48,8 @@ def test_what_a_run_folder_holds(tmp_path):
     recipe = askew.Recipe(rounds=2, seed=4)
     result = askew.run(recipe, out=tmp_path / "run")
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
-        "askew.json", "environment.json", "metrics.jsonl", "model.safetensors", "recipe.toml", "summary.json"]
+        "askew.json", "environment.json", "evaluation.json", "metrics.jsonl", "model.json", "model.safetensors",
+        "recipe.toml", "summary.json"]
     assert askew.Recipe.from_toml((tmp_path / "run" / "recipe.toml").read_text()) == recipe
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert lines == result.records

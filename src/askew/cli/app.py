@@ -22,6 +22,8 @@ COMMANDS = {
     "compare": ("askew.cli.compare", "Methods side by side on one skewed federation."),
     "run": ("askew.cli.run", "Train one recipe and keep the result in a run folder."),
     "resume": ("askew.cli.resume", "Go on with an interrupted run."),
+    "predict": ("askew.cli.predict", "What a trained model says of the rows of a file."),
+    "export": ("askew.cli.export", "A trained model as a file for other programs: ONNX, PyTorch."),
     "sweep": ("askew.cli.sweep", "Train a grid of settings at once and rank them."),
     "reproduce": ("askew.cli.reproduce", "A paper's tables and figures, its numbers beside ours."),
     "bench": ("askew.cli.bench", "How fast is this machine for a recipe, engine by engine?"),

@@ -7,7 +7,7 @@ import json
 import math
 import os
 import sys
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -32,6 +32,8 @@ Imports = Annotated[list[str] | None, typer.Option(
     "--import", metavar="MODULE",
     help="Import a module with pieces of your own, from here or where Python looks; may be repeated.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that exist.")]
+Missing = Annotated[Literal["mean", "indicator", "drop"] | None, typer.Option(
+    help="What becomes of empty cells of a table; else they are refused.")]
 OVERWRITE = "name another file, or add --overwrite"  # the remedy of commands that take it
 
 

@@ -9,11 +9,12 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from askew.cli.common import OVERWRITE, AsJson, Overwrite, err, out, print_json
+from askew.cli.common import OVERWRITE, AsJson, Missing, Overwrite, err, out, print_json
 from askew.core import skew
+from askew.core.errors import AskewError
 from askew.core.files import check_regular
 from askew.core.population import Population
-from askew.data.skew_table import CountsTable, read_counts
+from askew.data.skew_table import CountsTable, count_rows, read_counts
 from askew.papers.skew_cost import SOURCE, expected_loss, verdict
 
 app = typer.Typer()
@@ -21,7 +22,13 @@ app = typer.Typer()
 
 @app.command()
 def diagnose(
-    file: Annotated[Path, typer.Argument(help="A saved population (.npz), or a CSV file of client x class counts.")],
+    file: Annotated[Path, typer.Argument(
+        help="A saved population (.npz), a CSV file of client x class counts, or, with --label and --client, a table "
+             "of rows (CSV, Parquet).")],
+    label: Annotated[str | None, typer.Option(metavar="COLUMN", help="Of rows: the column of the classes.")] = None,
+    client: Annotated[str | None, typer.Option(metavar="COLUMN", help="Of rows: the column of the clients.")] = None,
+    missing: Missing = None,
+    delimiter: Annotated[str | None, typer.Option(help="Of rows: between cells; else as the header has it.")] = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it: .png, .svg or .pdf.")] = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
@@ -31,9 +38,13 @@ def diagnose(
     A CSV file has one row per client and one column per class, with the number of examples in each cell. A header row
     and a first column of client names may be there. No example needs to be seen: counts are enough.
 
+    With --label and --client, a table with one row per example is counted; no other column is looked at.
+
     Examples:
 
       askew diagnose clinics.csv
+
+      askew diagnose visits.csv --label diagnosis --client hospital
 
       askew diagnose population.npz --plot skew.svg
     """
@@ -42,7 +53,12 @@ def diagnose(
 
     if plot is not None:
         check_plot_path(plot, overwrite=overwrite, remedy=OVERWRITE)
-    table, reference = _read(file)
+    if label is None and client is None:
+        table, reference = _read(file)
+    elif label is None or client is None:
+        raise AskewError("diagnose: rows are counted by --label and --client; name both columns")
+    else:
+        table, reference = count_rows(file, label, client, missing or "refuse", delimiter), None
     if plot is not None:
         plot_population(plot, table.counts, reference=reference, class_names=table.classes, client_names=table.clients,
                         title=file.name)

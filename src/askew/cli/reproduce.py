@@ -171,9 +171,10 @@ def _show_item(summary: ItemSummary) -> None:
     for row in summary.rows:
         table.add_row(row.name, _paper(row), _ours(row), str(row.ours.n or ""), row.verdict or "")
     page.print(table)
-    for claim, decision in summary.claims:
+    for judged in summary.claims:
         if summary.scale == "full":
-            page.print(f"{decision}: {claim.says} ({claim.where})", soft_wrap=True)
+            by = f", by {judged.by}, which stands in" if judged.by else ""
+            page.print(f"{judged.decision}{by}: {judged.claim.says} ({judged.claim.where})", soft_wrap=True)
     page.print(f"{summary.runs_done} of {len(summary.needs)} runs done\n")
 
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from askew.cli.common import AsJson, DataDir, Imports, err, import_modules, out, print_json
+from askew.cli.common import AsJson, DataDir, Imports, Missing, err, import_modules, out, print_json
 from askew.cli.progress import RunProgress
 from askew.core.recipe import Recipe
 from askew.rounds.left_out import in_words
@@ -49,6 +49,10 @@ def run(
         "--out", metavar="DIR", help="The run folder; else a new one under runs/.")] = None,
     overwrite: Annotated[bool, typer.Option(
         "--overwrite", help="Replace a run that DIR holds; only what askew wrote goes.")] = False,
+    stop_after_no_gain: Annotated[int | None, typer.Option(
+        "--stop-after-no-gain", metavar="N",
+        help="Stop when held-out examples have not gained in N rounds; the population must hold some out.")] = None,
+    missing: Missing = None,
     checkpoint_every: CheckpointEvery = None,
     engine: Engine = "auto",
     precision: Precision = "fp32",
@@ -67,11 +71,17 @@ def run(
       askew run --method fednnnn --set rounds=30 --set sgd.lr=0.05
 
       askew run experiment.toml --seed 1 --out runs/first
+
+      askew run hospital.toml --missing indicator
     """
     import_modules(imports)
     recipe = load_recipe(file, settings or [], method)
     if seed is not None:
         recipe = recipe.replace(seed=seed)
+    if stop_after_no_gain is not None:
+        recipe = recipe.replace(stop_after_no_gain=stop_after_no_gain)
+    if missing is not None:
+        recipe = recipe.with_setting("data.missing", missing)
     place = nullcontext(folder) if folder else default_folder(f"{recipe.name}-{recipe.data.name}")
     with place as path, tracked(track, path) as tracking:
         with RunProgress(recipe.rounds, f"{recipe.name} on {recipe.data.name}") as progress:
@@ -103,10 +113,12 @@ def show(result: Result, as_json: bool) -> None:
     """The end of a run, for a person or for a program."""
     rounds = len(result.records)
     if as_json:
-        print_json({result.headline: result.score, "headline": result.headline, "rounds": rounds,
+        print_json({result.headline: result.score, "headline": result.headline, "judged_on": result.judged_on,
+                    "rounds": rounds,
                     "seed": result.recipe.seed, "run": str(result.folder), "method": result.recipe.name,
                     "loss": result.evaluations[-1]["loss"] if result.evaluations else None,
                     "seconds": round(result.seconds, 3), "interrupted": result.interrupted,
+                    **({"stopped_early": result.stopped_early} if result.stopped_early else {}),
                     **({"dropped": result.dropped} if result.dropped else {})})
     else:
         score, best = "not evaluated yet", ""
@@ -117,6 +129,10 @@ def show(result: Result, as_json: bool) -> None:
                                 f"{result.headline.replace('_', ' ')} ",
                                 (score, "bold"),
                                 f" after {rounds} rounds{best}  ({result.seconds:.1f} s)"))
+        if result.evaluations:
+            out.print(f"{result.headline.replace('_', ' ')}: {result.judged_on}")
+        if result.stopped_early:
+            out.print(f"stopped early: {result.stopped_early}")
         if result.dropped:
             out.print(in_words(result.dropped))
         out.print(f"run folder: {result.folder}")

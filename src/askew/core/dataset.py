@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from askew.core.arguments import check_fields, checked
+from askew.core.columns import Columns
 from askew.core.errors import AskewError, first_line
 from askew.core.targets import Targets, as_tensor, check_targets, numbered, read_targets
 
@@ -47,6 +48,8 @@ class Dataset:
         test_client_ids: the same for the test examples.
         targets: what is to be learnt: "classes" (int64 [N]), "numbers" (float32 [N, d]), several "labels" per example
             (0 or 1 as float32 [N, L]) or "tokens" (int64 [N, T], -100 where there is none).
+        client_names: what `client_ids` 0, 1, ... are called, where they have names.
+        columns: how rows of a table became the inputs, where they did.
     """
 
     name: str
@@ -56,6 +59,8 @@ class Dataset:
     client_ids: np.ndarray | None = None
     test_client_ids: np.ndarray | None = None
     targets: Targets = "classes"
+    client_names: tuple[str, ...] | None = None
+    columns: Columns | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -68,6 +73,9 @@ class Dataset:
         for split, ids in (("train", self.client_ids), ("test", self.test_client_ids)):
             if ids is not None and len(ids) != len(getattr(self, split)):
                 raise AskewError(f"{self.name}: {len(ids)} client ids for {len(getattr(self, split))} {split} examples")
+            if ids is not None and self.client_names is not None and not _are_places(ids, len(self.client_names)):
+                raise AskewError(f"{self.name}: client ids of {split} examples are not all places in the "
+                                 f"{len(self.client_names)} names of clients")
 
     @property
     def num_classes(self) -> int:
@@ -161,6 +169,10 @@ class Source:
         return replace(self, labels=self.labels[indices], client_ids=ids)
 
 
+def _are_places(ids: np.ndarray, number: int) -> bool:
+    return ids.dtype.kind in "iu" and (len(ids) == 0 or (int(ids.min()) >= 0 and int(ids.max()) < number))
+
+
 def _check(where: str, examples: Examples) -> None:
     x, y = examples.x, examples.y
     given: Any
@@ -174,6 +186,11 @@ def _check(where: str, examples: Examples) -> None:
         raise AskewError(f"{where}: {len(x)} inputs but {len(y)} labels; there must be one label an input")
     if len(y) == 0:
         raise AskewError(f"{where}: no examples")
+    check_inputs(where, x)
+
+
+def check_inputs(where: str, x: Tensor) -> None:
+    """Refuse NaN and infinity, with the number of the first example that has one."""
     if x.is_floating_point() and not bool(torch.isfinite(x).all()):
         bad = int((~torch.isfinite(x)).flatten(1).any(dim=1).nonzero()[0])
         raise AskewError(f"{where}: example {bad} holds NaN or infinity; clean the data first")

@@ -42,6 +42,8 @@ def as_ctrl_c() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        if before:
+            _State.first, _State.waiting = None, False
 
 
 @contextlib.contextmanager
@@ -55,20 +57,29 @@ def shielded() -> Iterator[None]:
         yield
     finally:
         _State.depth -= 1
-    check()
+    _raise_what_waits()
+
+
+def came() -> bool:
+    """Whether a signal has come, for the thread that signals are for."""
+    return _State.first is not None and threading.current_thread() is threading.main_thread()
 
 
 def check() -> None:
-    """Raise what a signal has left to be raised."""
-    if _State.waiting and _State.depth == 0:
-        _State.first, _State.waiting = time.monotonic(), False
+    """Raise KeyboardInterrupt if a signal has come, again where that was swallowed on its way: Python passes over what
+    is raised in a destructor, and a caller's function may catch all."""
+    if came() and _State.depth == 0:
+        _State.waiting = False
         raise KeyboardInterrupt
+
+
+def _raise_what_waits() -> None:
+    if _State.waiting:
+        check()
 
 
 def _handle(number: int, frame: FrameType | None) -> None:
     now, first = time.monotonic(), _State.first
-    if first is None:
+    if first is None or now - first > SWALLOWED_S:
         _State.first, _State.waiting = now, True
-    elif now - first > SWALLOWED_S:
-        _State.waiting = True
-    check()
+    _raise_what_waits()

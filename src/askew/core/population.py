@@ -113,6 +113,31 @@ class Population:
         """How many classes each client has examples of."""
         return skew.classes_per_client(self.counts)
 
+    @checked
+    def names(self, data: Dataset) -> list[str]:
+        """The clients' names: of their natural owners, where each has what one owner alone has; else their numbers.
+
+        Examples that several clients have (the server's, handed out) say nothing of their owner.
+
+        Example:
+            >>> x, y = torch.zeros(3, 2), torch.tensor([0, 1, 1])
+            >>> data = askew.Dataset("visits", askew.Examples(x, y), askew.Examples(x, y), ("ill", "well"),
+            ...                      np.array([1, 0, 1]), client_names=("north", "south"))
+            >>> Population.of(Ownership.of([[0, 2], [1]]), y.numpy(), 2).names(data)
+            ['south', 'north']
+            >>> Population.of(Ownership.of([[0, 1], [2]]), y.numpy(), 2).names(data)
+            ['0', '1']
+        """
+        self.train.check_below("train", len(data.train), data.name)
+        if data.client_ids is not None:
+            times = np.bincount(self.train.indices, minlength=len(data.train))
+            owner = np.repeat(np.arange(self.num_clients), self.sizes)
+            own = times[self.train.indices] == 1
+            pairs = np.unique(np.stack([owner[own], data.client_ids[self.train.indices[own]]]), axis=1)
+            if pairs.shape[1] == self.num_clients == len(np.unique(pairs[0])) == len(np.unique(pairs[1])):
+                return [str(i) if data.client_names is None else data.client_names[i] for i in pairs[1].tolist()]
+        return [str(client) for client in range(self.num_clients)]
+
     @property
     def is_one_place(self) -> bool:
         """Whether one client has all training examples: nothing is federated.

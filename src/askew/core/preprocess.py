@@ -7,8 +7,9 @@ alone or in any batch, on any engine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,12 +26,14 @@ class Preprocess:
             random step then does its deterministic counterpart (a centre crop, no flip).
         shape: input shape of one example -> output shape of one example.
         random: whether `apply` uses its keys; a chain without a random step skips drawing them.
+        measured: arguments that it found in the data: with these it can be made again without them.
         spec: how it was made, set by `@piece`.
     """
 
     apply: Callable[[Tensor, Tensor | None], Tensor]
     shape: Callable[[tuple[int, ...]], tuple[int, ...]] = lambda shape: shape
     random: bool = False
+    measured: Mapping[str, Any] = field(default_factory=dict)
     spec: Spec | None = None
 
 

@@ -61,6 +61,8 @@ class Recipe:
         fraction: fraction C of the clients that train in a round.
         rounds: communication rounds.
         evaluate_every: rounds between evaluations; the last round is always evaluated.
+        stop_after_no_gain: stop before the last round when the headline on held-out training examples (clients'
+            validation examples, else the server's) has not gained in so many rounds; 0: never.
         judge: "global" takes the accuracy (the objective's headline) on the test set, "devices" the mean over clients
             of that on each one's own test data; "auto" takes devices where the population or the pool is about devices.
         probes: further measurements in each round.
@@ -84,6 +86,7 @@ class Recipe:
     fraction: Annotated[float, Bounds(0, 1, open_low=True)] = 1.0
     rounds: Count = 50
     evaluate_every: Count = 1
+    stop_after_no_gain: Annotated[int, Bounds(0, LARGEST)] = 0
     judge: Literal["auto", "global", "devices"] = "auto"
     probes: Pieces = ()
     adversity: Pieces = ()

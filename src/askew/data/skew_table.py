@@ -1,16 +1,22 @@
-"""Counts from a CSV file: what a real federation can tell about itself without revealing an example."""
+"""Examples by client and class, from a file of counts or of rows: what a federation can tell without showing any."""
 
 from __future__ import annotations
 
 import csv
 import re
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
-from askew.core.errors import AskewError
+from askew.core.cells import Values, absent, are_dates, take
+from askew.core.columns import Missing, empty_cells
+from askew.core.errors import AskewError, suggest
 from askew.core.files import MEGABYTE, read_text
+from askew.data.labels import encode_labels
+from askew.data.rows import read_rows
+from askew.data.table import label_values
 
 _NAME_COLUMNS = {"", "client", "clients", "client_id", "client id", "id", "name", "device", "site", "user", "owner",
                  "index", "unnamed: 0"}
@@ -69,6 +75,47 @@ def read_counts(path: str | Path) -> CountsTable:
                              "out")
     names = [cells[0].strip() for _, cells in body] if named else [str(k) for k in range(len(body))]
     return CountsTable(names, classes, counts)
+
+
+def count_rows(path: str | Path, label: str, client: str, missing: Missing = "refuse",
+               delimiter: str | None = None) -> CountsTable:
+    """Count the rows of a table by client and class; no other column is looked at.
+
+    Args:
+        path: CSV with a header line, or Parquet.
+        label: the column of the classes.
+        client: the column of the clients.
+        missing: "drop" leaves out rows that lack one of the two; else they are refused.
+        delimiter: between the cells of CSV; default: as the header has it.
+    """
+    rows = read_rows(path, delimiter)
+    found: dict[str, Values] = {}
+    for name in (label, client):
+        values = rows.get(name)
+        if values is None:
+            raise AskewError(f"{path}: no column {name!r} of one value per row; {suggest(name, islice(rows, 100))}")
+        found[name] = values
+    if label == client:
+        raise AskewError(f"{path}: --label and --client name one column, {label!r}; name two")
+    gaps = {name: empty for name, values in found.items() if (empty := absent(values)).any()}
+    if gaps and missing != "drop":
+        raise AskewError(f"{path}: {empty_cells(gaps)}; say --missing drop, or mend the table")
+    kept = np.flatnonzero(~np.logical_or.reduce([absent(values) for values in found.values()]))
+    if len(kept) == 0:
+        raise AskewError(f"{path}: no row has both {label!r} and {client!r}")
+    if are_dates(found[label]):
+        raise AskewError(f"{path}: column {label!r} holds dates, which are no classes; name another column")
+    (y,), classes = encode_labels(f"{path}: column {label!r}", label_values(take(found[label], kept), float),
+                                  remedy="; numbers have no skew of labels to measure")
+    (owner,), clients = encode_labels(f"{path}: column {client!r}", label_values(take(found[client], kept)))
+    if len(classes) < 2:
+        raise AskewError(f"{path}: column {label!r} has one class only, {classes[0]!r}; at least two are needed to "
+                         "speak of skew")
+    if len(classes) * len(clients) > MOST:
+        raise AskewError(f"{path}: {len(classes):,} classes in {label!r} of {len(clients):,} clients in {client!r} "
+                         "are too many to count; name the column of the classes")
+    counts = np.bincount(owner.numpy() * len(classes) + y.numpy(), minlength=len(classes) * len(clients))
+    return CountsTable(list(clients), list(classes), counts.reshape(len(clients), len(classes)))
 
 
 def _read_rows(path: Path) -> list[tuple[int, list[str]]]:

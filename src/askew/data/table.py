@@ -2,208 +2,192 @@
 
 from __future__ import annotations
 
-import csv
 import os
-from collections import Counter
+import warnings
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from askew.core.arrays import check_unpacked
+from askew.core.bounds import Bounds
+from askew.core.cells import Values, absent, numbers, take, words
+from askew.core.columns import Columns, Feature, Missing, Text, empty_cells
 from askew.core.dataset import Dataset, Examples
-from askew.core.errors import AskewError, first_line, suggest
-from askew.core.files import check_regular
+from askew.core.errors import AskewError, shown, suggest
 from askew.core.registry import piece
 from askew.core.targets import NUMBERS, Targets, numbered, read_targets
+from askew.data.features import fit
 from askew.data.labels import encode_labels
+from askew.data.rows import Rows, read_rows
 from askew.data.split import stratified_split
+
+REMEDY = "say missing='mean', 'indicator' or 'drop' (--missing), or mend the table"
 
 
 @piece("data")
 def table(path: str, label: str | list[str], client: str | None = None, features: list[str] | None = None,
-          test_fraction: float = 0.2, targets: Targets = "classes") -> Dataset:
+          test_fraction: float = 0.2, targets: Targets = "classes", drop: list[str] | None = None,
+          categories: list[str] | None = None, missing: Missing = "refuse", delimiter: str | None = None,
+          decimal: Literal[".", ","] = ".", text: str | None = None,
+          vocabulary: Annotated[int, Bounds(3, 1_000_000)] = 1000,
+          length: Annotated[int, Bounds(1, 100_000)] = 64) -> Dataset:
     """Rows of a CSV file (with a header line) or a Parquet file.
+
+    A column of numbers is one input, a column of words (or one of `categories`) one input for each of its categories.
+    Categories, means and vocabulary are those of the training rows; a category that only test rows have is none.
 
     Args:
         path: the file; .parquet or .pq is Parquet (needs pyarrow), all else is CSV.
         label: the column of the classes, whole numbers or words; of other targets the column, or a list of columns.
         client: the column that says who owns the row (numbers or words), if there is one: hospitals, users, sites.
-        features: the columns that are the inputs, all numbers; default: all other columns.
+        features: the columns that are the inputs; default: all other columns.
         test_fraction: share of the rows held out for the test, in equal proportions of each class.
         targets: what `label` names: "classes"; "numbers" to be learnt; several "labels", each a column of 0 and 1;
             "tokens", one column per place.
+        drop: columns to leave out of the inputs.
+        categories: columns of numbers that are codes, not amounts.
+        missing: what becomes of empty cells (also NA, N/A, NaN, null): "refuse" them; "mean" fills in the training
+            rows' mean or most frequent category; "indicator" does so for numbers, and says in a further input that
+            there was none; "drop" leaves such rows out.
+        delimiter: between the cells of CSV; default: the one of , ; tab and | that is in the header most often.
+        decimal: the mark between whole and fraction in CSV.
+        text: a column of text, which is then the only input: the numbers of its words, of which the first `length`
+            count, and the `vocabulary` most frequent ones are told apart.
 
     Returns:
-        A data set of float32 inputs [N, features] named after the file; classes and clients are the distinct values
-        of their columns in order.
+        A data set of float32 inputs [N, inputs] (of text: int64 [N, length]) named after the file; classes and clients
+        are the distinct values of their columns in order. Its `columns` say how rows become inputs.
 
     Example:
-        data = table("visits.csv", label="diagnosis", client="hospital")
+        data = table("visits.csv", label="diagnosis", client="hospital", missing="indicator")
         data = table("houses.csv", label="price", targets="numbers")
+        data = table("notes.csv", label="urgent", text="note")
     """
     asked = [label] if isinstance(label, str) else list(label)
     path = os.path.expanduser(path)
-    check_regular(path, "CSV or Parquet file")
-    columns = _read_parquet(path) if Path(path).suffix.lower() in (".parquet", ".pq") else _read_csv(path)
-    for wanted in [*asked, *([client] if client is not None else []), *(features or [])]:
-        if wanted not in columns:
-            raise AskewError(f"{path}: no column {wanted!r}; {suggest(wanted, islice(columns, 100))}")
-    if features is None:
-        features = [name for name in columns if name not in (*asked, client)]
-    if not features:
-        raise AskewError(f"{path}: no column is left for the inputs beside label {label!r}; give a table with features")
-    for name in [*asked, *([client] if client is not None else []), *features]:
-        if columns[name] is None:
-            raise AskewError(f"{path}: column {name!r} holds lists or records; features must be numbers, labels whole "
-                             "numbers or words, one per row")
+    rows = read_rows(path, delimiter)
+    special = [*asked, *([client] if client is not None else [])]
+    for wanted in [*special, *(features or []), *(drop or []), *(categories or []), *([text] if text else [])]:
+        if wanted not in rows:
+            raise AskewError(f"{path}: no column {wanted!r}; {suggest(wanted, islice(rows, 100))}")
+    chosen = _chosen(path, rows, special, features, drop, text)
     for name in asked:
-        if name in features:
+        if name in chosen:
             raise AskewError(f"{path}: label {name!r} is also among the features; a model would read the answer off it")
-    x = torch.from_numpy(np.stack([_numbers(path, name, columns[name]) for name in features], axis=1))
-    y, classes = _targets(path, columns, asked, targets)
+    flat = _flat(path, rows, [*special, *chosen])
+    kept = _kept(path, flat, special, missing, text)
+    columns = flat if len(kept) == len(flat[special[0]]) else {name: take(v, kept) for name, v in flat.items()}
+    y, classes = _targets(path, columns, asked, targets, kept, decimal)
     train, test = stratified_split(y.numpy() if targets == "classes" else np.zeros(len(y)), test_fraction)
+    others = tuple(name for name in rows if name not in (*chosen, *special))
+    known = None if text is None else Text.fit(text, take(columns[text], train), vocabulary, length)
+    fitted = () if text is not None else fit(path, {name: columns[name] for name in chosen}, train, categories or [],
+                                             missing, decimal, kept)
+    about = Columns(fitted, tuple(asked), client, others, missing, known, decimal, delimiter)
+    x = about.encode(path, columns, unknown="none")
+    _warn_of_unknown(path, columns, about.features, test)
     splits = [Examples(x[part], y[part]) for part in (train, test)]
     if client is None:
-        return Dataset(Path(path).stem, splits[0], splits[1], classes, targets=targets)
-    (owner,), _ = encode_labels(f"{path}: column {client!r}", _label_values(columns[client]))
-    return Dataset(Path(path).stem, splits[0], splits[1], classes, owner.numpy()[train], owner.numpy()[test], targets)
+        return Dataset(Path(path).stem, splits[0], splits[1], classes, targets=targets, columns=about)
+    (owner,), names = encode_labels(f"{path}: column {client!r}", label_values(columns[client]))
+    return Dataset(Path(path).stem, splits[0], splits[1], classes, owner.numpy()[train], owner.numpy()[test], targets,
+                   client_names=names, columns=about)
 
 
-def _targets(path: str, columns: dict[str, Any], asked: list[str], targets: Targets) -> tuple[Tensor, tuple[str, ...]]:
+def _chosen(path: str, rows: Rows, special: list[str], features: list[str] | None, drop: list[str] | None,
+            text: str | None) -> list[str]:
+    """The columns that are the inputs."""
+    if text is not None:
+        if features is not None or text in special:
+            raise AskewError(f"{path}: text={text!r} is the only input, and neither label nor client; leave features "
+                             "out")
+        return [text]
+    found = features if features is not None else [name for name in rows if name not in special]
+    found = [name for name in found if name not in (drop or [])]
+    if not found:
+        raise AskewError(f"{path}: no column is left for the inputs beside label {shown(special[0])}; give a table "
+                         "with features")
+    return found
+
+
+def _flat(path: str, rows: Rows, wanted: list[str]) -> dict[str, Values]:
+    flat: dict[str, Values] = {}
+    for name in wanted:
+        values = rows[name]
+        if values is None:
+            raise AskewError(f"{path}: column {name!r} holds lists or records; features must be numbers or words, "
+                             "labels whole numbers or words, one per row")
+        flat[name] = values
+    return flat
+
+
+def _kept(path: str, columns: dict[str, Values], special: list[str], missing: Missing, text: str | None) -> np.ndarray:
+    """The rows that count: all, where no cell is empty that may not be; whole ones with missing="drop"."""
+    empty = _with_gaps({name: absent(values) for name, values in columns.items() if name != text})
+    rows = len(columns[special[0]])
+    if missing == "drop":
+        whole = np.flatnonzero(~np.logical_or.reduce([np.zeros(rows, bool), *empty.values()]))
+        if len(whole) == 0:
+            raise AskewError(f"{path}: missing='drop' leaves no row: {empty_cells(empty)}")
+        return whole
+    if gaps := {name: empty[name] for name in special if name in empty}:
+        raise AskewError(f"{path}: {empty_cells(gaps)}; a row needs its label and client: say missing='drop' "
+                         "(--missing), or mend the table")
+    if empty and missing == "refuse":
+        raise AskewError(f"{path}: {empty_cells(empty)}; {REMEDY}")
+    return np.arange(rows)
+
+
+def _with_gaps(empty: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {name: rows for name, rows in empty.items() if rows.any()}
+
+
+def _targets(path: str, columns: dict[str, Values], asked: list[str],
+             targets: Targets, kept: np.ndarray, decimal: str) -> tuple[Tensor, tuple[str, ...]]:
     """What is to be learnt of each row, and the names of that."""
     if targets == "classes":
         if len(asked) != 1:
             raise AskewError(f"{path}: label={asked} names {len(asked)} columns; classes are one column, several are "
                              "targets='numbers', 'labels' or 'tokens'")
-        (y,), classes = encode_labels(f"{path}: column {asked[0]!r}", _label_values(columns[asked[0]], float),
+        (y,), classes = encode_labels(f"{path}: column {asked[0]!r}", label_values(columns[asked[0]], float),
                                       remedy=NUMBERS)
         return y, classes
     if not asked:
         raise AskewError(f"{path}: label names no column; give at least one")
-    y = read_targets(f"{path}: label",
-                     np.stack([_numbers(path, name, columns[name], "targets") for name in asked], axis=1), targets)
+    found = [_numbers(path, name, columns[name], kept, decimal) for name in asked]
+    y = read_targets(f"{path}: label", np.stack(found, axis=1), targets)
     return y, numbered(path, targets, y) if targets == "tokens" else tuple(asked)
 
 
-def _read_csv(path: str) -> dict[str, Any]:
-    """Columns of strings."""
-    try:
-        with open(path, newline="", encoding="utf-8-sig") as file:
-            rows = list(csv.reader(file))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise AskewError(f"{path!r} cannot be read as CSV in UTF-8 ({error})") from None
-    except OSError as error:
-        raise AskewError(f"{path!r} cannot be read ({error.strerror or error}); "
-                         "give the path of a CSV or Parquet file") from None
-    rows = [row for row in rows if row]  # blank lines
-    if len(rows) < 2:
-        raise AskewError(f"{path}: {len(rows)} lines; a header line and at least one row are needed")
-    header = rows[0]
-    _check_once(path, header)
-    for number, row in enumerate(rows[1:], start=1):
-        if len(row) != len(header):
-            raise AskewError(f"{path}: row {number} has {len(row)} values, the header {len(header)} columns")
-    return dict(zip(header, zip(*rows[1:], strict=True), strict=True))
+def _numbers(path: str, name: str, values: Values, kept: np.ndarray, decimal: str) -> np.ndarray:
+    """A column of targets as float32; the first value that is no finite number is named."""
+    found, bad = numbers(values, decimal)
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        raise AskewError(f"{path}: column {name!r} holds {shown(values[row])} in row {kept[row] + 1}; targets must be "
+                         "numbers: choose columns with label=[...] or clean the table")
+    return found
 
 
-def _read_parquet(path: str) -> dict[str, Any]:
-    """Columns as numpy arrays; None for those of lists or records, which are not read."""
-    try:
-        import pyarrow.parquet as parquet
-    except ImportError:
-        raise AskewError(f"{path}: Parquet needs pyarrow; install it with 'pip install askew[tables]'") from None
-    try:
-        with parquet.ParquetFile(path) as file:
-            names, flat, words = file.schema_arrow.names, *_flat_columns(file)
-            _check_once(path, names)
-            check_unpacked(path, _unpacked(file), "write it without compression, or as CSV")
-        # Words as places in a dictionary: one long word in a million rows is there once.
-        with parquet.ParquetFile(path, read_dictionary=words) as file:
-            read = file.read(columns=flat, use_threads=False)
-        arrays = {name: _as_array(read.column(name)) if name in flat else None for name in names}
-    except AskewError:
-        raise
-    except Exception as error:  # a damaged file fails in many ways: Arrow's own, the system's, Python's
-        raise AskewError(f"{path!r} cannot be read as Parquet ({first_line(error)})") from None
-    if read.num_rows == 0:
-        raise AskewError(f"{path}: the table has no rows")
-    return arrays
+def _warn_of_unknown(path: str, columns: dict[str, Values], features: tuple[Feature, ...], test: np.ndarray) -> None:
+    for feature in features:
+        if feature.categories is not None:
+            there = {word for word in words(take(columns[feature.name], test)) if word is not None}
+            if new := sorted(there.difference(feature.categories)):
+                warnings.warn(f"{path}: column {feature.name!r}: only rows for the test have {shown(new[0])}"
+                              f"{f' and {len(new) - 1} more' if len(new) > 1 else ''}; there, it is none of the known "
+                              "categories", stacklevel=3)
 
 
-def _flat_columns(file: Any) -> tuple[list[str], list[str]]:
-    """Columns of one value per row, and those of words among them; lists and records cannot be inputs or labels."""
-    import pyarrow as arrow
-
-    kinds = {field.name: field.type for field in file.schema_arrow}
-    flat = [name for name, kind in kinds.items() if not arrow.types.is_nested(kind)]
-    return flat, [name for name in flat if kinds[name] in (arrow.string(), arrow.binary())]
-
-
-def _unpacked(file: Any) -> int:
-    """Bytes that a Parquet file comes to by its own account: as many values as it has rows, and the words behind them.
-
-    Asked of whole row groups: Arrow ends the process where what it is told about a single column is damaged.
-    """
-    about = file.metadata
-    width = sum(max(8, file.schema.column(number).length or 0) for number in range(about.num_columns))
-    groups = [about.row_group(group) for group in range(about.num_row_groups)]
-    return max(width * about.num_rows, sum(width * group.num_rows + group.total_byte_size for group in groups))
-
-
-def _as_array(column: Any) -> np.ndarray:
-    """A column of Arrow as an array; words are Python's, each of them once."""
-    import pyarrow as arrow
-
-    if not arrow.types.is_dictionary(column.type):
-        return np.asarray(column.to_numpy())
-    parts = [np.zeros(0, object)]
-    for part in column.chunks:
-        words = np.array([*part.dictionary.to_pylist(), None], object)  # the last one for rows without a word
-        parts.append(words[part.indices.fill_null(len(part.dictionary)).to_numpy()])
-    return np.concatenate(parts)
-
-
-def _check_once(path: str, names: list[str]) -> None:
-    twice = [name for name, times in Counter(names).items() if times > 1]
-    if twice:
-        raise AskewError(f"{path}: column {twice[0]!r} occurs twice in the header")
-
-
-def _numbers(path: str, name: str, values: Any, what: str = "features") -> np.ndarray:
-    """A column as float32; the first value that is no finite number is named."""
-    try:
-        # Words one by one: as one array, all would be as long as the longest.
-        plain = [float(value) for value in values] if isinstance(values, tuple) else values
-        with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinity, which is refused below
-            numbers = np.asarray(plain).astype(np.float32)
-        bad = np.flatnonzero(~np.isfinite(numbers))
-    except (ValueError, TypeError, OverflowError):
-        bad = np.array([next((row for row, value in enumerate(values) if not _is_number(value)), 0)])
-    if len(bad):
-        option = "features" if what == "features" else "label"
-        raise AskewError(f"{path}: column {name!r} holds {repr(values[bad[0]])[:80]} in row {bad[0] + 1}; {what} must "
-                         f"be numbers: choose columns with {option}=[...] or clean the table")
-    return numbers
-
-
-def _is_number(value: Any) -> bool:
-    try:
-        return bool(np.isfinite(float(value)))
-    except (ValueError, TypeError, OverflowError):
-        return False
-
-
-def _label_values(values: Any, *further: type) -> Any:
+def label_values(values: Any, *further: type) -> Any:
     """CSV knows only words: a column of nothing but whole numbers (or of what `further` reads) is numbers."""
-    if not isinstance(values, tuple):
+    if isinstance(values, np.ndarray):
         return values
     for number in (int, *further):
         try:
             return [number(value) for value in values]
-        except ValueError:
+        except (ValueError, TypeError):
             continue
-    return [value if value.strip() else None for value in values]
+    return [value.strip() if isinstance(value, str) else value for value in values]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -34,7 +34,7 @@ from askew.core.server_piece import ServerChain
 from askew.core.start import Start
 from askew.core.tensors import ModelState, num_bytes
 from askew.engine.batched import batch_axes
-from askew.engine.evaluate import Verdict, evaluate, example_scores, predict_classes
+from askew.engine.evaluate import Verdict, evaluate, example_scores, outputs, predict_classes
 from askew.engine.layers.dropout import dropouts, key_dropouts, set_keys
 from askew.engine.layers.fast import use_fast_layers
 from askew.engine.local import train_locally
@@ -59,6 +59,7 @@ class Task:
         adversities: what goes wrong with clients.
         guards: which updates the server leaves out.
         axes: layer's name -> the axis on which its examples lie, where that is not the first.
+        steps: of preprocessing, of which `prepare` is made.
     """
 
     recipe: Recipe
@@ -77,6 +78,7 @@ class Task:
     adversities: tuple[Adversity, ...] = ()
     guards: tuple[Guard, ...] = ()
     axes: Mapping[str, int] = field(default_factory=dict)
+    steps: tuple[Preprocess, ...] = ()
 
     @property
     def num_clients(self) -> int:
@@ -168,6 +170,10 @@ class Task:
         return evaluate(self._judged, model, self.data.test, self.prepare, self.objective,
                         labels, self.data.num_classes)
 
+    def outputs(self, model: ModelState, x: Tensor) -> Iterator[Tensor]:
+        """Of the network for stored inputs, chunk by chunk."""
+        return outputs(self._judged, model, x, self.prepare)
+
     def score(self, model: ModelState) -> float:
         """The objective's headline on the test set."""
         return self.evaluate(model).score
@@ -213,7 +219,7 @@ def build_task(recipe: Recipe, *, data: Dataset | None = None, population: Popul
         adversity.check(AdversityContext.of(recipe, population, at))
     population, examples = mislabelled(recipe, adversities, population, data)
     module = _build_module(recipe, data, pipeline(steps), model).to(device)
-    prepare = _prepared(steps, module, data)
+    prepare = prepared(steps, module, data.train.x[:2])
     module = _rewritten(module, pool_before_relu, prepare.apply(data.train.x[:3], None))
     axes = batch_axes(module, prepare.apply(data.train.x[:3], None))
     key_dropouts(module, axes)
@@ -224,7 +230,7 @@ def build_task(recipe: Recipe, *, data: Dataset | None = None, population: Popul
         recipe=recipe, data=data, population=population, module=module, fresh=_weights_of(module), client=client,
         server=server, pool=pool, probes=tuple(registry.build("probe", spec) for spec in recipe.probes),
         prepare=prepare, objective=objective, device=device, examples=examples, adversities=adversities,
-        guards=tuple(registry.build("guard", spec) for spec in recipe.guard), axes=axes,
+        guards=tuple(registry.build("guard", spec) for spec in recipe.guard), axes=axes, steps=tuple(steps),
     )
     plan = Plan(client=client.pieces, server=server.pieces, clients=task.num_clients, cohort_size=task.cohort_size,
                 server_examples=len(population.server), scored=pool.needs_validation)
@@ -238,6 +244,7 @@ def build_task(recipe: Recipe, *, data: Dataset | None = None, population: Popul
     if pool.needs_validation and not objective.higher_is_better:
         raise AskewError(f"pool: {pool.spec.name if pool.spec else 'it'} scores models by a measure of which more is "
                          f"better, and {objective.name} is judged by {objective.headline}; use single_model()")
+    _check_held_out(task)
     _check_output(task)
     _check_batches(task)
     return task
@@ -278,7 +285,8 @@ def _build_module(recipe: Recipe, data: Dataset, prepare: Preprocess, model: nn.
     else:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(rng.int_seed(recipe.seed, "initial weights"))
-            built = _built(recipe.model, input_shape=prepare.shape(data.input_shape), num_classes=data.num_outputs)
+            built = build_network(recipe.model, input_shape=prepare.shape(data.input_shape),
+                                  num_classes=data.num_outputs)
     if any(isinstance(p, nn.parameter.UninitializedParameter) for p in built.parameters()):
         raise AskewError("model: the network has lazy layers that have seen no input yet; "
                          "call it once on an example before")
@@ -287,7 +295,7 @@ def _build_module(recipe: Recipe, data: Dataset, prepare: Preprocess, model: nn.
     return built.train()
 
 
-def _built(spec: Spec, **given: Any) -> nn.Module:
+def build_network(spec: Spec, **given: Any) -> nn.Module:
     """The network that a recipe names, unless it would not fit into the memory: asked before any of it is taken."""
     try:
         with torch.random.fork_rng(devices=[]), torch.device("meta"):
@@ -323,16 +331,20 @@ def _rewritten(module: nn.Module, rewrite: Callable[[nn.Module], None], x: Tenso
         made.train()
 
 
-def _prepared(steps: Sequence[Preprocess], module: nn.Module, data: Dataset) -> Preprocess:
-    """Preprocessing into what the network takes: numbers of its own precision, or tokens."""
+def prepared(steps: Sequence[Preprocess], module: nn.Module, x: Tensor) -> Preprocess:
+    """Preprocessing into what the network takes: numbers of its own precision, or tokens.
+
+    Args:
+        x: a few stored inputs.
+    """
     kinds = {p.dtype for p in module.parameters() if p.is_floating_point()}
     dtype = kinds.pop() if len(kinds) == 1 else torch.float32
-    if not is_token(data.train.x.dtype) or steps:
+    if not is_token(x.dtype) or steps:
         return pipeline(steps, dtype)
     tokens = pipeline(steps, dtype, tokens=True)
     try:
         with torch.no_grad():
-            module.eval()(tokens.apply(data.train.x[:2], None))
+            module.eval()(tokens.apply(x, None))
         return tokens
     except Exception:  # whatever it says of integers: it may still take them as numbers
         return pipeline(steps, dtype)
@@ -394,6 +406,19 @@ def _check_batches(task: Task) -> None:
                  else "makes batches of one")
         raise AskewError(f"batch_size: {batch or 'all examples'} {which}, which the network cannot take: "
                          f"{first_line(error)}; choose another batch size") from None
+
+
+def _check_held_out(task: Task) -> None:
+    """What stops a run early must be judged on examples that clients do not train on."""
+    population = task.population
+    if not task.recipe.stop_after_no_gain or population.validation is not None:
+        return
+    if not len(population.server):
+        raise AskewError("stop_after_no_gain: no training examples are held out to judge by; write population = "
+                         '"... + validation(0.1)" (on each client), or "... + hold_out(0.05)" (at the server)')
+    if np.isin(population.server, population.train.indices).any():
+        raise AskewError("stop_after_no_gain: clients train on the server's examples, too, which are then not held "
+                         'out; write population = "... + validation(0.1)"')
 
 
 def _check_output(task: Task) -> None:

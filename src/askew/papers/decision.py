@@ -10,6 +10,7 @@ from askew.papers.values import Value
 from askew.papers.verdict import SURE
 
 Decision = Literal["holds", "fails", "open: within the noise", "open: runs diverged or ended at chance", "not measured"]
+LOST: Decision = "open: runs diverged or ended at chance"
 
 
 def decide(claim: Claim, values: Mapping[str, Value]) -> Decision:
@@ -26,7 +27,7 @@ def decide(claim: Claim, values: Mapping[str, Value]) -> Decision:
     missing = missing_rows(claim, ours)
     if missing:
         lost = all(values.get(name, Value()).measured for name in missing)
-        return "open: runs diverged or ended at chance" if lost else "not measured"
+        return LOST if lost else "not measured"
     margins = claim.met_by(ours)
     noise = _noise(claim, ours, {name: values[name].noise for name in ours}, margins)
     if any(margin < -SURE * its for margin, its in zip(margins, noise, strict=True)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from askew.core.recipe import Recipe
 
@@ -31,6 +31,10 @@ class Row:
     less_than: tuple[Recipe, ...] = ()
     series: str = ""
     x: float | None = None
+
+    def changed(self, change: Callable[[Recipe], Recipe]) -> Row:
+        """The same row, of changed recipes."""
+        return replace(self, recipes=tuple(map(change, self.recipes)), less_than=tuple(map(change, self.less_than)))
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,19 @@ class Claim:
 
 
 @dataclass(frozen=True)
+class StandIn:
+    """Another set-up, which answers a claim where the runs of an item's own diverge or end at chance.
+
+    Args:
+        name: of the item that has this set-up, a variant.
+        change: a recipe of a row -> its version in this set-up.
+    """
+
+    name: str
+    change: Callable[[Recipe], Recipe]
+
+
+@dataclass(frozen=True)
 class Item:
     """A table or a figure.
 
@@ -107,6 +124,7 @@ class Item:
         seeds: repeats that the paper itself averages over.
         variant: whether the set-up is knowingly another than the paper's. The paper's numbers stand beside it for
             orientation; it counts neither for its numbers nor for its claims.
+        stand_in: what decides a claim that this item's own runs cannot.
     """
 
     paper: str
@@ -120,6 +138,7 @@ class Item:
     notes: str = ""
     seeds: int = field(default=1, kw_only=True)
     variant: bool = field(default=False, kw_only=True)
+    stand_in: StandIn | None = field(default=None, kw_only=True)
 
     @property
     def address(self) -> str:

@@ -13,7 +13,7 @@ from askew.core.population_spec import PopulationSpec
 from askew.core.recipe import Recipe
 from askew.core.registry import Spec
 from askew.engine.task import cohort_size
-from askew.papers.item import Item, Row
+from askew.papers.item import Item
 from askew.papers.store import Results, Run, Scale
 
 # Of Speech Commands, by version and use of the official validation clips: clips of the ten words.
@@ -65,14 +65,8 @@ def at_scale(item: Item, scale: Scale) -> Item:
     if scale == "full":
         return item
 
-    def quick(recipes: Sequence[Recipe]) -> tuple[Recipe, ...]:
-        return tuple(item.quick(recipe) for recipe in recipes)
-
-    def reduced(row: Row) -> Row:
-        return replace(row, recipes=quick(row.recipes), less_than=quick(row.less_than))
-
     rows = (row for row in item.rows if not item.quick_rows or row.name in item.quick_rows)
-    return replace(item, rows=tuple(reduced(row) for row in rows))
+    return replace(item, rows=tuple(row.changed(item.quick) for row in rows))
 
 
 def needs(items: Sequence[Item], results: Results, seeds: int | None = None) -> list[Need]:

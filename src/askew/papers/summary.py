@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from askew.papers.decision import Decision, decide
+from askew.papers.decision import LOST, Decision, decide
 from askew.papers.item import Claim, Item
 from askew.papers.measures import measure
 from askew.papers.numbers import Printed, printed
@@ -34,13 +34,25 @@ class RowSummary:
 
 
 @dataclass(frozen=True)
+class ClaimSummary:
+    """A claim and what our values say about it.
+
+    Args:
+        by: the item whose set-up stood in for that of the claim's own, and decided it; None: its own.
+    """
+
+    claim: Claim
+    decision: Decision
+    by: str | None = None
+
+
+@dataclass(frozen=True)
 class ItemSummary:
     """An item at one scale.
 
     Args:
         item: at the scale of the results (quick: with reduced recipes and the rows of that version).
-        claims: each with what our values say about it; always "not measured" at the quick scale, whose numbers are not
-            the paper's.
+        claims: always "not measured" at the quick scale, whose numbers are not the paper's.
         needs: the runs that it takes.
     """
 
@@ -48,7 +60,7 @@ class ItemSummary:
     scale: str
     status: Status
     rows: tuple[RowSummary, ...]
-    claims: tuple[tuple[Claim, Decision], ...]
+    claims: tuple[ClaimSummary, ...]
     needs: tuple[Need, ...]
 
     @property
@@ -69,8 +81,8 @@ class ItemSummary:
                       "paper_spread": row.paper and row.paper.spread, "about": bool(row.paper and row.paper.about),
                       "ours": row.ours.mean, "spread": row.ours.spread, "noise": row.ours.noise, "n": row.ours.n,
                       "diverged": row.ours.diverged, "verdict": row.verdict} for row in self.rows],
-            "claims": [{"says": claim.says, "where": claim.where, "holds": HOLDS.get(decision), "decision": decision}
-                       for claim, decision in self.claims],
+            "claims": [{"says": judged.claim.says, "where": judged.claim.where, "holds": HOLDS.get(judged.decision),
+                        "decision": judged.decision, "by": judged.by} for judged in self.claims],
             "runs": len(self.needs), "done": self.runs_done, "images": self.images, "estimated_s": estimated_s,
         }
 
@@ -87,10 +99,9 @@ def summarise(item: Item, results: Results, seeds: int | None = None) -> ItemSum
     judged = verdicts(values, papers, {row.name: kind(row) for row in scaled.rows}, results.scale)
     rows = tuple(RowSummary(row.name, papers[row.name].unit if row.name in papers else measure(row.measure).unit,
                             papers.get(row.name), values[row.name], judged[row.name]) for row in scaled.rows)
-    claims = tuple((claim, decide(claim, values) if results.scale == "full" else "not measured")
-                   for claim in item.claims)
     wanted = tuple(needs([item], results, seeds))
-    return ItemSummary(scaled, results.scale, _status(scaled, values, wanted), rows, claims, wanted)
+    return ItemSummary(scaled, results.scale, _status(scaled, values, wanted), rows, _claims(item, values, results),
+                       wanted)
 
 
 def counts(summaries: Sequence[ItemSummary]) -> dict[str, dict[str, int]]:
@@ -108,7 +119,7 @@ def counts(summaries: Sequence[ItemSummary]) -> dict[str, dict[str, int]]:
     for summary in summaries:
         if summary.item.variant:
             continue
-        decided.update(CLAIMS[decision.partition(":")[0]] for _, decision in summary.claims)
+        decided.update(CLAIMS[judged.decision.partition(":")[0]] for judged in summary.claims)
         for row, shown in zip(summary.item.rows, summary.rows, strict=True):
             what = shown.paper and (summary.item.paper, shown.paper.value, row.measure,
                                     *(r.fingerprint for r in row.recipes), None,
@@ -118,6 +129,21 @@ def counts(summaries: Sequence[ItemSummary]) -> dict[str, dict[str, int]]:
                 judged[shown.verdict or "not measured"] += 1
     return {"numbers": {name: judged[name] for name in (*VERDICTS, "not measured")},
             "claims": {name: decided[name] for name in CLAIMS.values()}}
+
+
+def _claims(item: Item, values: Mapping[str, Value], results: Results) -> tuple[ClaimSummary, ...]:
+    if results.scale != "full":
+        return tuple(ClaimSummary(claim, "not measured") for claim in item.claims)
+    other = item.stand_in
+    others = {row.name: value_of(row.changed(other.change), results, item.paper) for row in item.rows} if other else {}
+
+    def judged(claim: Claim) -> ClaimSummary:
+        own = decide(claim, values)
+        if other and own == LOST and (instead := decide(claim, others)) not in (LOST, "not measured"):
+            return ClaimSummary(claim, instead, other.name)
+        return ClaimSummary(claim, own)
+
+    return tuple(judged(claim) for claim in item.claims)
 
 
 def _status(item: Item, values: Mapping[str, Value], wanted: Sequence[Need]) -> Status:

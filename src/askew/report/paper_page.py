@@ -37,6 +37,8 @@ How many of the numbers that the papers print, and of their claims, come out her
 HOLDS: dict[str, str] = {"holds": "yes", "fails": "**no**"}
 VARIANT = ("*A variant*: not the paper's set-up; the paper's numbers stand beside ours for orientation and are not "
            "counted here.")
+STANDS_IN = ("*By variant*: runs of the paper's own set-up diverge or end at chance; the claim is judged by those of "
+             "the named variant, which stands in for it.")
 MOST_EMPTY = 8  # rows of an item without any number that are listed one by one
 LEGEND = ("Verdicts follow [one paragraph of rules](index.md#rules). ± is the standard deviation over seeds, noise the "
           "standard error that verdicts and claims reckon with.")
@@ -68,9 +70,12 @@ def write_pages(results: Path, docs: Path, items: Mapping[str, Sequence[Item]] |
             stale.unlink()  # of an item that has been renamed, or whose runs are gone
         written += [*drawn.values(),
                     _write(docs / "papers" / f"{paper}.md", _page(paper, summaries, stored, drawn, remarks[paper]))]
+    judged = sum(map(_stood_in, papers.values()))
+    instead = (f" Of the claims, {judged} are judged by a variant that stands in for a set-up whose runs diverge "
+               "or end at chance; the papers' pages say which." if judged else "")
     index = (f"{GENERATED}\n# The papers, measured\n\n{ABOUT}\n\n{_table(papers)}\n\nNumbers: those that the papers "
              "print, each counted once; "
-             f"variants, whose set-up is not the paper's, are not counted.\n\n## Rules\n\n{rules()}\n")
+             f"variants, whose set-up is not the paper's, are not counted.{instead}\n\n## Rules\n\n{rules()}\n")
     written.append(_write(docs / "papers" / "index.md", index))
     return written
 
@@ -113,14 +118,21 @@ def _claims(summaries: Sequence[ItemSummary]) -> str:
     """One line per claim; one that is checked on several items is listed with all of them."""
     claims: dict[tuple[str, str], dict[str, list[str]]] = {}
     for s in summaries:
-        for claim, decision in s.claims:
-            decided = claims.setdefault((claim.says.rstrip("."), claim.where), {})
-            names = decided.setdefault(HOLDS.get(decision, decision), [])
-            names.append(f"variant {s.item.name}" if s.item.variant else s.item.name)
+        for judged in s.claims:
+            decided = claims.setdefault((judged.claim.says.rstrip("."), judged.claim.where), {})
+            names = decided.setdefault(HOLDS.get(judged.decision, judged.decision), [])
+            name = f"variant {s.item.name}" if s.item.variant else s.item.name
+            names.append(f"{name} by variant {judged.by}" if judged.by else name)
     if not claims:
         return "No claim of it is checked."
     lines = [f"| {_cell(says)} | {_cell(where)} | {_decisions(by)} |" for (says, where), by in claims.items()]
-    return "\n".join(["| claim | where | holds |", "|---|---|---|", *lines])
+    table = "\n".join(["| claim | where | holds |", "|---|---|---|", *lines])
+    return f"{table}\n\n{STANDS_IN}" if _stood_in(summaries) else table
+
+
+def _stood_in(summaries: Sequence[ItemSummary]) -> int:
+    """Claims that count and that another set-up than the paper's decided."""
+    return sum(judged.by is not None for s in summaries if not s.item.variant for judged in s.claims)
 
 
 def _decisions(by: Mapping[str, Sequence[str]]) -> str:

@@ -11,7 +11,8 @@ import torch
 from askew.core.errors import AskewError, shown
 
 # What a round says of itself, whether or not it is in this round's record.
-RESERVED = frozenset({"round", "clients", "train_loss", "bytes_down", "bytes_up", "loss", "dropped", "dropped_clients"})
+RESERVED = frozenset({"round", "clients", "train_loss", "bytes_down", "bytes_up", "loss", "dropped", "dropped_clients",
+                      "cloned", "deleted"})
 
 
 def plain_numbers(where: str, values: Any, taken: frozenset[str]) -> dict[str, Any]:

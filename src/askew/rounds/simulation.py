@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from askew.engine.schedule import ToHost
 from askew.engine.task import Task, initial_model
 from askew.engine.threads import threads_for, use_threads
 from askew.rounds.gather import Gathering, GlobalModel
+from askew.rounds.held_out import Progress, View, held_out_score
 from askew.rounds.left_out import record_of as left_out_record
 from askew.rounds.mishaps import spoils
 from askew.rounds.record import RESERVED, plain_numbers
@@ -83,18 +84,46 @@ class Simulation:
         rest = num_bytes(start.buffers)
         self._bytes_down = (task.server.payload or num_bytes)(start.params) + rest
         self._bytes_up = (task.client.payload or num_bytes)(start.params) + rest
-        self._taken = RESERVED | {task.objective.headline}
+        self._held_out = f"held_out_{task.objective.headline}"
+        self._taken = RESERVED | {task.objective.headline, self._held_out}
+        self._progress = Progress()
         self.memory = ClientMemory(task.client.keep, start)
 
     @property
     def finished(self) -> bool:
-        return self.round >= self.task.recipe.rounds
+        return self.round >= self.task.recipe.rounds or self.stopped_early is not None
+
+    @property
+    def stopped_early(self) -> str | None:
+        """Why there are no more rounds before the last one, where it is so."""
+        patience, progress = self.task.recipe.stop_after_no_gain, self._progress
+        if not patience or progress.without_gain < patience or self.round >= self.task.recipe.rounds:
+            return None
+        name, best = self._held_out.replace("_", " "), self.task.objective.shown(progress.best or 0.0)
+        return f"{name} was best in round {progress.at} ({best}), and has not gained in {progress.without_gain} rounds"
+
+    @property
+    def by_devices(self) -> bool:
+        """Whether it is judged by each client's own test data, not by the whole test set."""
+        task = self.task
+        return task.recipe.judge == "devices" or (
+            task.recipe.judge == "auto" and (task.population.test is not None or task.personal))
+
+    @property
+    def judged_on(self) -> str:
+        """On what the headline is taken, in words."""
+        if not self.by_devices:
+            return f"the whole test set ({len(self.task.data.test):,} examples)"
+        if self.task.population.test is not None:
+            return f"mean over {self.task.num_clients:,} clients' own test data"
+        return f"mean over {self.task.num_clients:,} clients, each on the test set as its own classes weigh it"
 
     @property
     def state(self) -> dict[str, Any]:
         """All that a checkpoint must hold."""
         return {"round": self.round, "pool": self.pool_state, "probes": self._probe_states, "frozen": self.task.frozen,
                 **({"memory": self.memory.state} if self.memory else {}),
+                **({"progress": asdict(self._progress)} if self.task.recipe.stop_after_no_gain else {}),
                 "models": {number: {"params": m.model.params, "buffers": m.model.buffers, "chain": m.chain}
                            for number, m in self.models.items()}}
 
@@ -115,6 +144,7 @@ class Simulation:
         self.pool_state = self.task.pool.restore(saved["pool"])
         self.models = {number: GlobalModel(ModelState(m["params"], m["buffers"]), m["chain"])
                        for number, m in saved["models"].items()}
+        self._progress = Progress(**saved.get("progress", {}))
         if self.memory and "memory" in saved:
             self.memory.state = saved["memory"]
 
@@ -145,8 +175,10 @@ class Simulation:
 
     def foresees(self, launched: Launched) -> bool:
         """Whether there is a round behind one that is under way, and it can be begun."""
-        return (self._runs_ahead and not self.task.pool.needs_validation and not self.memory and not self.task.guards
-                and launched.gathering.round + 1 < self.task.recipe.rounds)
+        task = self.task
+        return (self._runs_ahead and not task.pool.needs_validation and not self.memory and not task.guards
+                and not task.recipe.stop_after_no_gain
+                and launched.gathering.round + 1 < task.recipe.rounds)
 
     def begin(self, behind: Launched | None = None) -> Gathering:
         """Who trains what in the next round, or in the one after `behind`; changes nothing."""
@@ -195,11 +227,15 @@ class Simulation:
         self.round += 1
         changes = self._update_pool() if task.pool.needs_validation else Changes()
         record |= task.pool.metrics(self.pool_state, task.population.groups)
+        record |= {name: value for name, value in (("cloned", [list(pair) for pair in changes.clones]),
+                                                   ("deleted", list(changes.deleted))) if value}
         if self.round % task.recipe.evaluate_every == 0 or self.finished:
             record |= self.evaluate(self._rows_after(gathering, changes))
         with shielded():  # memory is changed in place: this is done whole, and with it the round
             self._remember(gathering, changes)
             self.last_record = record
+            if self._held_out in record:
+                self._progress = self._progress.with_score(self.round, record[self._held_out], task.objective)
 
     def _remember(self, gathering: Gathering, changes: Changes) -> None:
         for number, clients, rows in gathering.remembered:
@@ -238,17 +274,28 @@ class Simulation:
         result: Record = record_of(verdicts, choice)
         if not math.isfinite(result["loss"]):
             raise DivergedError(f"round {self.round}: the loss on the test data is {result['loss']}; {self._hint()}")
-        by_devices = task.recipe.judge == "devices" or (
-            task.recipe.judge == "auto" and (task.population.test is not None or task.personal))
         # Else every device has the test set's score.
         told_apart = task.population.test is not None or task.data.num_classes > 1 or task.personal
-        if by_devices or (told_apart and task.num_clients <= MANY_CLIENTS):
+        if self.by_devices or (told_apart and task.num_clients <= MANY_CLIENTS):
             devices = (self._personal_scores(row or self.memory.row) if task.client.enters
                        else device_scores(verdicts, choice, task.population))
             result |= device_record(devices, task.population.groups, task.objective)
-            if by_devices:
+            if self.by_devices:
                 result[task.objective.headline] = float(devices.mean())
+        if task.recipe.stop_after_no_gain:
+            with use_threads(self.threads.evaluation):
+                result[self._held_out] = held_out_score(task, self._view_of(row or self.memory.row), choice,
+                                                        self.by_devices)
         return result
+
+    def _view_of(self, row: RowOf) -> View:
+        """Models as all have them, or with the tensors that a client keeps for itself."""
+
+        def view(number: int, client: int | None) -> ModelState:
+            shared = self.view(number)
+            return shared if client is None else self.task.client.enter(shared, row(number, client))
+
+        return view
 
     def _personal_scores(self, row: RowOf) -> np.ndarray:
         """Each client's score with the model of its choice and the tensors that it keeps for itself."""

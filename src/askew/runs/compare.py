@@ -119,6 +119,9 @@ def _check(recipes: Mapping[str, Recipe], seeds: Sequence[int], target: float | 
     if target is not None and not 0 < target <= 1:
         raise AskewError(f"target must be an accuracy in (0, 1], got {target}")
     for label, recipe in recipes.items():
+        if recipe.stop_after_no_gain:
+            raise AskewError(f"{label}: methods are compared after the same number of rounds; take "
+                             f"stop_after_no_gain={recipe.stop_after_no_gain} out of the recipe")
         if (headline := objective_of(recipe).headline) != "accuracy":
             raise AskewError(f"{label}: methods are compared by accuracy, and {recipe.objective.name} is judged by "
                              f"{headline}; train them with askew sweep")

@@ -144,6 +144,9 @@ class _Course:
             if not isinstance(error, Exception) or isinstance(error, CONCERNS_ALL):  # Ctrl-C and its like
                 self._interrupt()
                 raise
+            if interrupt.came():  # what it raised has come out as another error
+                self._interrupt()
+                raise KeyboardInterrupt from error
             if len(tasks) == 1:
                 self._fail(next(iter(tasks)), error)
                 return
@@ -189,6 +192,8 @@ class _Course:
 
     def leave(self, i: int, stopped: str | None = None, together: int = 1, failed: str | None = None) -> None:
         """One that was under way is over: what is finished on disk is so here, too, also where Ctrl-C comes now."""
+        if stopped is None:  # it may take as long as a round's evaluation, and may be stopped like that
+            self.running[i].evaluate()
         with shielded():
             result = self.running[i].end(stopped, together, failed)
             del self.running[i]
@@ -209,7 +214,8 @@ class _Course:
             try:
                 folder.check_whole()
                 result = Result(recipe, folder.records(), folder.load_weights("model"), folder.seconds, folder=path,
-                                diverged=folder.divergence, together=folder.together, failed=folder.failure)
+                                diverged=folder.divergence, together=folder.together, failed=folder.failure,
+                                judged_on=folder.judged_on, stopped_early=folder.stopped_early)
             except AskewError as error:
                 now = "it goes on from its checkpoint" if folder.has_checkpoint else "it is trained again"
                 warnings.warn(f"{error}: {now}", stacklevel=2)

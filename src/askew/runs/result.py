@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
 from askew.core.arguments import checked
+from askew.core.errors import AskewError
 from askew.core.objective import Objective, objective_of
 from askew.core.recipe import Recipe
 from askew.rounds.left_out import totals
 from askew.rounds.simulation import Record, Simulation
+from askew.runs.evaluation import EVALUATION, evaluate_run, read_evaluation
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,8 @@ class Result:
         diverged: why training broke off, if it did.
         together: configurations that were trained at once, this one included.
         failed: the error that broke it off, if one did; it can be gone on with from its last round.
+        judged_on: what the headline was taken on, in words: the whole test set, or the clients' own test data.
+        stopped_early: why there are fewer rounds than the recipe has, where held-out examples said so; it is finished.
     """
 
     recipe: Recipe
@@ -41,10 +46,12 @@ class Result:
     diverged: str | None = None
     together: int = 1
     failed: str | None = None
+    judged_on: str = ""
+    stopped_early: str | None = None
 
     @property
     def finished(self) -> bool:
-        """Whether it reached its last round."""
+        """Whether it reached its last round, or the one in which held-out examples ended it."""
         return not self.interrupted and self.diverged is None and self.failed is None
 
     @cached_property
@@ -81,6 +88,26 @@ class Result:
         """The first round whose headline was as good as that."""
         return next((record["round"] for record in self.evaluations
                      if self.objective.reached(record[self.headline], target)), None)
+
+    @cached_property
+    def evaluation(self) -> dict[str, Any]:
+        """What the final models are worth, in detail: further measures, per class and per client.
+
+        From evaluation.json where the run has a folder, else computed now; docs/results.md says what it holds.
+
+        Example:
+            >>> result = askew.run(askew.Recipe(rounds=2))
+            >>> result.evaluation["judged_on"], len(result.evaluation["clients"]["score"])
+            ('the whole test set (360 examples)', 10)
+        """
+        if self.finished and self.folder is not None and (self.folder / EVALUATION).exists():
+            return read_evaluation(self.folder / EVALUATION)
+        if self.simulation is not None:
+            return evaluate_run(self.simulation, self.records)
+        if self.folder is not None:
+            return read_evaluation(self.folder / EVALUATION)
+        raise AskewError("the result holds numbers only, and no folder keeps its models; train with out=... (or "
+                         "folders=...) for an evaluation")
 
     @property
     def dropped(self) -> dict[str, int]:

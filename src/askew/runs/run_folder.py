@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import hashlib
 import json
+import os
 import re
 import tomllib
 import warnings
@@ -21,13 +23,15 @@ from askew.core import files
 from askew.core.errors import AskewError, first_line
 from askew.core.recipe import Recipe
 from askew.runs.checkpoints import MEMORY, About, Checkpoints, DamagedError
+from askew.runs.evaluation import EVALUATION, write_evaluation
 from askew.runs.folders import ENVIRONMENT, MARKER, METRICS, RECIPE, check_free, mark
 from askew.runs.lock import Lock
 
 SUMMARY = "summary.json"
 INTERRUPTED = "interrupted"  # in a summary: why a run stopped that can be gone on with
 FAILED = "failed"  # likewise: an error broke it off; `failed` beside it says which
-WEIGHTS = re.compile(r"(model|training)(-\d+)?\.safetensors")
+MODEL = "model.json"
+WEIGHTS = re.compile(r"((model|training)(-\d+)?|personal)\.safetensors")
 
 
 class RunFolder:
@@ -38,8 +42,11 @@ class RunFolder:
     environment.json     versions, device, commit, and what the run was given besides its recipe
     metrics.jsonl        one line per round; the same seed writes the same bytes (times are in summary.json)
     model.safetensors    the model to use; model-N.safetensors for further models of a pool
+    personal.safetensors tensors that each client keeps for itself, one row per client
+    model.json           what else one needs to use the weights without the data
     training.safetensors the model that training would go on from, where it is another one (FedNNNN)
-    summary.json         final numbers and times, and the SHA-256 of metrics and weights
+    evaluation.json      what the final models are worth, in detail: only of a run that reached its end
+    summary.json         final numbers and times, and the SHA-256 of metrics, weights and evaluation
     checkpoint-N.*       only while a run is unfinished: what `askew resume` needs
     """
 
@@ -98,7 +105,8 @@ class RunFolder:
         """Remove what askew wrote, and nothing else, but for the marker; a folder in a file's place is nobody's of
         ours."""
         ours = [path for path in self.path.iterdir()
-                if path.name in (RECIPE, METRICS, SUMMARY, ENVIRONMENT) or WEIGHTS.fullmatch(path.name)]
+                if path.name in (RECIPE, METRICS, SUMMARY, ENVIRONMENT, EVALUATION, MODEL)
+                or WEIGHTS.fullmatch(path.name)]
         for path in [*ours, *self.checkpoints.paths]:
             if path.is_dir() and not path.is_symlink():
                 raise AskewError(f"{str(path)!r} is a folder, where a run has a file; move it away")
@@ -127,6 +135,7 @@ class RunFolder:
 
     def append(self, record: Mapping[str, Any]) -> None:
         line = (json.dumps(record) + "\n").encode()
+        self._check_there()
         try:
             with (self.path / METRICS).open("ab") as file:
                 file.write(line)
@@ -156,6 +165,12 @@ class RunFolder:
             aside.write_bytes(content)
         self._sum, self._rows, self._bytes = hashlib.sha256(content), rows, len(content)
 
+    def _check_there(self) -> None:
+        """Files of a run whose folder was removed meanwhile would be left without what belongs to them."""
+        for name in (MARKER, METRICS):
+            if not (self.path / name).exists():
+                raise files.cannot_write(self.path / name, FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
+
     def _note(self, line: bytes) -> None:
         self._sum.update(line)
         self._rows, self._bytes = self._rows + 1, self._bytes + len(line)
@@ -164,6 +179,7 @@ class RunFolder:
         """Args:
             about: what the run belongs to: its data, ...
         """
+        self._check_there()
         with contextlib.suppress(OSError):
             files.sync(self.path / METRICS)
         metrics = {"rows": self._rows, "bytes": self._bytes, "sha256": self._sum.hexdigest()}
@@ -230,7 +246,7 @@ class RunFolder:
 
     def tidy(self) -> None:
         """Remove the checkpoints of a finished run, where it was killed before it did that."""
-        if self.is_finished and (self.has_checkpoint or (self.path / MEMORY).exists()):
+        if self.is_finished and (self.checkpoints.paths or (self.path / MEMORY).exists()):
             self.check_whole()
             self.hold()
             self.checkpoints.drop()
@@ -238,6 +254,12 @@ class RunFolder:
 
     def check_whole(self) -> None:
         """Refuse a run that has ended whose files are not those that were written at its end."""
+        self.check_files()
+        if self.is_finished and len(self.records()) != self.summary["rounds"]:
+            raise AskewError(f"{str(self.path / METRICS)!r} has not all rounds of the run")
+
+    def check_files(self) -> None:
+        """Refuse files whose bytes are not those of the end of the run."""
         sums = self.summary.get("files")
         if not isinstance(sums, dict):
             if (self.path / MARKER).exists():  # earlier versions had neither
@@ -250,8 +272,6 @@ class RunFolder:
             files.check_regular(path, "file of a run")
             if files.sha256(path) != sums[name]:
                 raise AskewError(f"{str(path)!r} is damaged: its bytes have changed since the run ended")
-        if self.is_finished and len(self.records()) != self.recipe.rounds:
-            raise AskewError(f"{str(self.path / METRICS)!r} has not all rounds of the run")
 
     @property
     def has_checkpoint(self) -> bool:
@@ -259,9 +279,14 @@ class RunFolder:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the run reached its last round: neither interrupted nor diverged nor failed."""
+        """Whether the run reached its end: neither interrupted nor diverged nor failed."""
         return "stopped" in self.summary and self.summary["stopped"] is None and (
-            self.summary.get("rounds") == self.recipe.rounds)
+            self.summary.get("rounds") == self.recipe.rounds or self.stopped_early is not None)
+
+    @property
+    def stopped_early(self) -> str | None:
+        """Why it is finished before the recipe's last round, where it is."""
+        return self.summary.get("stopped_early")
 
     @property
     def divergence(self) -> str | None:
@@ -283,6 +308,11 @@ class RunFolder:
     def together(self) -> int:
         """Configurations that were trained at once."""
         return int(self.summary.get("together", 1))
+
+    @property
+    def judged_on(self) -> str:
+        """On what the headline was taken; nothing in folders of earlier versions."""
+        return str(self.summary.get("judged_on", ""))
 
     @property
     def was_compiled(self) -> bool | None:
@@ -311,9 +341,18 @@ class RunFolder:
         except Exception as error:  # safetensors' own
             raise AskewError(f"{str(path)!r} is damaged: {first_line(error)}") from None
 
+    def save_evaluation(self, value: Mapping[str, Any] | None) -> None:
+        """Args:
+            value: None leaves the folder without one: the run is not at its end.
+        """
+        if value is None:
+            (self.path / EVALUATION).unlink(missing_ok=True)
+        else:
+            write_evaluation(self.path / EVALUATION, value)
+
     def save_summary(self, summary: Mapping[str, Any]) -> None:
         names = sorted(path.name for path in self.path.iterdir()
-                       if path.name == METRICS or WEIGHTS.fullmatch(path.name))
+                       if path.name in (METRICS, EVALUATION, MODEL) or WEIGHTS.fullmatch(path.name))
         self.__dict__.pop("summary", None)
         files.write_json(self.path / SUMMARY,
                          {**summary, "files": {name: files.sha256(self.path / name) for name in names}})

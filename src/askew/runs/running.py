@@ -7,11 +7,14 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from askew.core.errors import first_line
 from askew.core.interrupt import shielded
 from askew.core.pool import MANY_CLIENTS
 from askew.core.recipe import Recipe
 from askew.rounds.left_out import totals
 from askew.rounds.simulation import Record, Simulation
+from askew.runs.evaluation import EVALUATION, evaluate_run
+from askew.runs.model_file import PERSONAL, write_model
 from askew.runs.result import Result
 from askew.runs.run_folder import FAILED, INTERRUPTED, RunFolder
 
@@ -31,6 +34,7 @@ class Running:
                  records: Sequence[Record] = (), seconds: float = 0.0, about: Mapping[str, Any] | None = None) -> None:
         self.simulation, self.recipe, self.folder, self.records = simulation, recipe, folder, list(records)
         self._began, self._about = time.monotonic() - seconds, about or {}
+        self._evaluation: dict[str, Any] | None = None
 
     @classmethod
     def from_checkpoint(cls, simulation: Simulation, recipe: Recipe, folder: RunFolder,
@@ -66,6 +70,14 @@ class Running:
             with shielded():
                 self.folder.save_checkpoint(self.simulation.state, {**self._about, "seconds": round(self.seconds, 3)})
 
+    def evaluate(self) -> None:
+        """Judge the final models in detail, for the folder; a run whose objective cannot be judged so ends without."""
+        if self.folder:
+            try:
+                self._evaluation = evaluate_run(self.simulation, self.records)
+            except Exception as error:  # of an objective of the user's, or no memory: no reason to lose a trained model
+                warnings.warn(f"{self.folder.path} gets no {EVALUATION}: {first_line(error)}", stacklevel=2)
+
     def end(self, stopped: str | None = None, together: int = 1, failed: str | None = None) -> Result:
         """Write the end, at the last round or before it; shielded, so that it is written whole.
 
@@ -86,7 +98,8 @@ class Running:
                         # The interruption may have come before the last one was appended.
                         self.folder.rewrite(self.records)
                         self.save()
-                    _write_weights(simulation, self.folder)
+                    _write_models(simulation, self.folder)
+                    self.folder.save_evaluation(self._evaluation)
                     summary = _summary(simulation, self.records, seconds, stopped, together)
                     self.folder.save_summary(summary if failed is None else {**summary, FAILED: failed})
                     if stopped is None:
@@ -96,21 +109,24 @@ class Running:
         model = simulation.task.state_dict(simulation.view(_most_used(simulation)))
         return Result(self.recipe, self.records, model, seconds, stopped == INTERRUPTED,
                       self.folder.path if self.folder else None, simulation, None if goes_on else stopped,
-                      together, failed)
+                      together, failed, simulation.judged_on, simulation.stopped_early)
 
 
-def _write_weights(simulation: Simulation, folder: RunFolder) -> None:
-    """Of all models; those that training would go on from too, where they are others than those to use."""
-    first, written = _most_used(simulation), set()
+def _write_models(simulation: Simulation, folder: RunFolder) -> None:
+    """All models, and what one needs to use them; those that training would go on from too, where they are others."""
+    first, written = _most_used(simulation), {PERSONAL}
+    numbers = [first, *(number for number in simulation.models if number != first)]
+    names = {number: "model" if number == first else f"model-{number}" for number in numbers}
     for number, entry in simulation.models.items():
         view = simulation.view(number)
-        suffix = "" if number == first else f"-{number}"
-        folder.save_weights(f"model{suffix}", simulation.task.state_dict(view))
-        written.add(f"model{suffix}")
+        folder.save_weights(names[number], simulation.task.state_dict(view))
+        written.add(names[number])
         if any(view.params[name] is not v for name, v in entry.model.params.items()):
-            folder.save_weights(f"training{suffix}", simulation.task.state_dict(entry.model))
-            written.add(f"training{suffix}")
+            training = names[number].replace("model", "training")
+            folder.save_weights(training, simulation.task.state_dict(entry.model))
+            written.add(training)
     folder.drop_other_weights(written)  # of models that have died since an interruption
+    write_model(simulation, folder, {number: f"{name}.safetensors" for number, name in names.items()})
 
 
 def _summary(simulation: Simulation, records: Sequence[Record], seconds: float, stopped: str | None,
@@ -119,12 +135,15 @@ def _summary(simulation: Simulation, records: Sequence[Record], seconds: float, 
     evaluated = [record for record in records if headline in record]
     last = evaluated[-1] if evaluated else {}
     summary: dict[str, Any] = {
-        "name": simulation.task.recipe.name, headline: last.get(headline), "loss": last.get("loss"),
+        "name": simulation.task.recipe.name, headline: last.get(headline), "judged_on": simulation.judged_on,
+        "loss": last.get("loss"),
         f"best_{headline}": best((r[headline] for r in evaluated), default=None), "rounds": simulation.round,
         "seed": simulation.task.recipe.seed, "seconds": round(seconds, 3), "together": together, "stopped": stopped,
         "bytes_up": sum(r["bytes_up"] for r in records), "bytes_down": sum(r["bytes_down"] for r in records),
         "population": dict(simulation.task.population.describe()),
     }
+    if simulation.stopped_early is not None:
+        summary["stopped_early"] = simulation.stopped_early
     if dropped := totals(records):
         summary["dropped"] = dropped
     if len(simulation.models) > 1:

@@ -12,7 +12,8 @@ from itertools import product
 from typing import Literal
 
 from askew.core.recipe import Recipe
-from askew.papers.item import Builders, Claim, Item, Plot, Row
+from askew.core.registry import Spec
+from askew.papers.item import Builders, Claim, Item, Plot, Row, StandIn
 from askew.pieces.methods import centralised, projected, server_momentum, server_training, sign_agreement
 
 PAPER = "ozdayi2020"
@@ -36,9 +37,9 @@ RELATED = ("clip_gradient(10.0)", "sgd(lr=0.1, momentum=0.9, weight_decay=0.0005
 PROGRAM = ("clip_gradient(10.0)", "sgd(lr=0.1, momentum=0.9, weight_decay=0.0005, nesterov=True, keep_momentum=True)",
            "scale_by_server()")
 PLATEAU = "plateau(patience=15, factor=0.1)"
-NEAREST = ("clip_gradient(10.0)",
-           "sgd(lr=drops(0.05, at=[50, 75], factor=0.1), momentum=0.9, weight_decay=0.0005, nesterov=True, "
-           "keep_momentum=True)")
+NEAREST, NEAREST_0_05 = (
+    ("clip_gradient(10.0)", f"sgd(lr=drops({rate}, at=[50, 75], factor=0.1), momentum=0.9, weight_decay=0.0005, "
+                            "nesterov=True, keep_momentum=True)") for rate in (0.03, 0.05))
 ORDER = "mask, then momentum, then training at the server"
 
 
@@ -46,7 +47,7 @@ def items() -> Builders:
     """Every table, the combination of the text, its grid, the conflicts of figure 1, all with other optimisers."""
     return {"table1": _table1, "table2": _table2, "table3": _table3, "table4": _table4, "table5": _table5,
             "combination": _combination, "clipped": _clipped, "related": _related, "program": _program,
-            "nearest": _nearest, "grid": _grid, "figure1": _figure1}
+            "nearest": _nearest, "nearest-0.05": _nearest_0_05, "grid": _grid, "figure1": _figure1}
 
 
 def variant(name: str, *, server_data: bool = False, radius: float = 0.0, noise: float = 0.0,
@@ -101,7 +102,8 @@ def quick(recipe: Recipe) -> Recipe:
 def _item(key: str, title: str, rows: Mapping[str, Recipe], claims: tuple[Claim, ...], notes: str = "",
           quick_rows: tuple[str, ...] = (), variant: bool = False) -> Item:
     return Item(PAPER, key, title, tuple(Row(name, (recipe,)) for name, recipe in rows.items()), quick, quick_rows,
-                claims=claims, notes=f"{notes} {NOTES}".strip(), seeds=3, variant=variant)
+                claims=claims, notes=f"{notes} {NOTES}".strip(), seeds=3, variant=variant,
+                stand_in=None if variant else STAND_IN)
 
 
 def _table1() -> Item:
@@ -204,19 +206,43 @@ def _program() -> Item:
 
 
 def _nearest() -> Item:
-    return _again("nearest", "the set-up that comes nearest to table 1", partial(_as_program, step=NEAREST, rule=()),
-                  "Of twelve set-ups that were tried with one seed each (`results/bench/ozdayi-setups.json`), the "
-                  "one that comes nearest to table 1: item `program` at half the rate, which falls to a tenth after "
-                  "half and again after three quarters of the rounds instead of on a plateau (the plateau rule, on "
-                  "the agents' training loss, never lowered a rate in a run that learnt). It was chosen by its "
+    return _again("nearest", "the set-up that comes nearest to table 1", _as_nearest,
+                  "Item `program` at a rate of 0.03, which falls to a tenth after half and again after three quarters "
+                  "of the rounds instead of on a plateau (the plateau rule, on the agents' training loss, never "
+                  "lowered a rate in a run that learnt): of twelve set-ups that were tried with one seed each "
+                  "(`results/bench/ozdayi-setups.json`) one of the two that come nearest to table 1, and the steadier "
+                  "(item `nearest-0.05` is the other). Momentum at the server is the running average of section 3.3's "
+                  "text, v <- beta v + (1 - beta) u: as eq. (2) prints it, without the second factor, a beta of 0.9 "
+                  "ends at chance on top of the agents' own momentum (`nearest-0.05`). The set-up was chosen by its "
                   "accuracies on the test images, so that its baselines are no evidence for it; the order of the "
                   "remedies under it is.")
+
+
+def _nearest_0_05() -> Item:
+    return _again("nearest-0.05", "the other set-up near table 1",
+                  partial(_as_program, step=NEAREST_0_05, rule=()),
+                  "Item `nearest` at a rate of 0.05, with momentum at the server as eq. (2) prints it. It comes a "
+                  "little nearer to the paper's 90% and is at the edge of what trains with five classes an agent.")
+
+
+def _as_nearest(recipe: Recipe) -> Recipe:
+    return _averaged(_as_program(recipe, step=NEAREST, rule=()))
+
+
+STAND_IN = StandIn("nearest", _as_nearest)  # as printed, runs with five classes an agent diverge
+
+
+def _averaged(recipe: Recipe) -> Recipe:
+    """Momentum at the server as a running average: its output times 1 - beta."""
+    return recipe.replace(server=tuple(part for spec in recipe.server for part in (
+        (spec, Spec("scale", {"lr": round(1 - spec.args["beta"], 9)})) if spec.name == "momentum" else (spec,))))
 
 
 def _as_program(recipe: Recipe, step: tuple[str, ...] = PROGRAM, rule: tuple[str, ...] = (PLATEAU,)) -> Recipe:
     average, *rest = recipe.server
     noisy = any(spec.name == "add_gradient_noise" for spec in recipe.client)
-    quiet = recipe.replace(client=tuple(spec for spec in recipe.client if spec.name != "add_gradient_noise"))
+    quiet = recipe.replace(client=tuple(spec.with_args(centre="start") if spec.name == "project_to_ball" else spec
+                                        for spec in recipe.client if spec.name != "add_gradient_noise"))
     return _with_step(step, quiet).replace(
         model="resnet20_fixup(scalar_rate=1.0)",
         server=(average, *(("add_update_noise(0.0003)",) if noisy else ()), *rule, *rest))
@@ -269,7 +295,8 @@ def _figure1() -> Item:
                  for name, recipe in ((iid, IID), (skewed, BASELINE), (trained, TRAINED)))
     return Item(PAPER, "figure1",
                 "Share of test images to which the two agents' models give different classes, mean over rounds", rows,
-                quick, plot=Plot("curves", y_label="share of conflicts", y=("conflicts_any",)), seeds=3, claims=(
+                quick, plot=Plot("curves", y_label="share of conflicts", y=("conflicts_any",)), seeds=3,
+                stand_in=STAND_IN, claims=(
         Claim("Agents with different classes learn conflicting hypotheses: more conflicts than with IID data.",
               "section 3.1, figure 1", lambda v: v[skewed] - v[iid]),
         Claim("Training at the server reduces the conflicts.", "section 3.1", lambda v: v[skewed] - v[trained]),

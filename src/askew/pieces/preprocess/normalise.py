@@ -57,7 +57,7 @@ def normalise(data: Dataset | None = None, mean: float | list[float] | None = No
                                  "give one, or one a channel")
         return of
 
-    return Preprocess(apply, shape)
+    return Preprocess(apply, shape, measured={"mean": centre.tolist(), "std": spread.tolist()})
 
 
 def mean_and_std(x: Tensor, axis: int = 1, chunk: int = 1_000) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,99 @@
+"""`askew predict`: what a trained model says of the rows of a file."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from askew.cli.common import OVERWRITE, AsJson, Imports, Overwrite, err, import_modules, out, print_json
+from askew.core.cells import words
+from askew.core.errors import AskewError
+from askew.core.files import check_new, write_text
+from askew.data.table import label_values
+from askew.runs.trained import Trained, load
+
+app = typer.Typer()
+
+
+@app.command()
+def predict(
+    folder: Annotated[Path, typer.Argument(help="The folder of a finished run.", metavar="RUN")],
+    file: Annotated[Path, typer.Argument(help="CSV or Parquet with the columns that the run had, or .npz with x.")],
+    client: Annotated[str | None, typer.Option(
+        help="Whose model, where clients have models of their own; else that of each row's client.")] = None,
+    to: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write CSV there, not to stdout.")] = None,
+    proba: Annotated[bool, typer.Option("--proba", help="How likely each class is, too.")] = False,
+    overwrite: Overwrite = False,
+    imports: Imports = None,
+    as_json: AsJson = False,
+) -> None:
+    """What a trained model says of each row, as CSV: the row's number, its client if it names one, and the prediction
+    under the label's own name.
+
+    Where the file has the label, too, the share of rows that are right is said on stderr.
+
+    Examples:
+
+      askew predict runs/first new.csv --out predicted.csv
+
+      askew predict runs/first new.csv --client north --proba
+    """
+    import_modules(imports)
+    if to is not None:
+        check_new(to, "--out", OVERWRITE, overwrite)
+    model = load(folder)
+    if proba and model.about.targets == "tokens":
+        raise AskewError("--proba: a model of tokens has too many chances for a table; use askew.load in Python")
+    columns = _columns(model, file, client, proba)
+    if as_json:
+        print_json({"run": str(folder), "file": str(file), **columns})
+    else:
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(zip(*(_plain(values) for values in columns.values()), strict=True))
+        if to is None:
+            out.file.write(text.getvalue())
+        else:
+            write_text(to, text.getvalue())
+            err.print(f"written: {to}", soft_wrap=True)
+
+
+def _columns(model: Trained, file: Path, client: str | None, proba: bool) -> dict[str, Any]:
+    """Name -> one value per row."""
+    about, table = model.about, model.about.table
+    found = model.predict(file, client)
+    rows = model.read(file) if table is not None and file.suffix != ".npz" else {}
+    result: dict[str, Any] = {"row": np.arange(1, len(found) + 1)}
+    if table is not None and table.client is not None and (owners := rows.get(table.client)) is not None:
+        result[table.client] = [word or "" for word in words(owners)]
+    label = table.label[0] if table is not None else "prediction"
+    names = [label] if found.ndim == 1 else list(about.classes)
+    if about.targets == "tokens":
+        names = [str(place) for place in range(found.shape[1])]
+    result |= dict(zip(names, [found] if found.ndim == 1 else found.T, strict=True))
+    if proba:
+        chances = model.predict_proba(file, client)
+        result |= {f"{label}={name}" if about.targets == "classes" else f"P({name})": chances[:, c]
+                   for c, name in enumerate(about.classes)}
+    if about.targets == "classes" and (truth := rows.get(label)) is not None:
+        _compare(label, words(label_values(truth, float)), [str(said) for said in found])
+    return result
+
+
+def _plain(values: Any) -> list[Any]:
+    return [f"{value:.6g}" if isinstance(value, float) else value
+            for value in (values.tolist() if hasattr(values, "tolist") else values)]
+
+
+def _compare(label: str, truth: list[str | None], said: list[str]) -> None:
+    """How many classes are right, where the file knows them."""
+    pairs = [pair for pair in zip(truth, said, strict=True) if pair[0] is not None]
+    if pairs:
+        right = sum(true == other for true, other in pairs)
+        err.print(f"{label} is right in {right:,} of {len(pairs):,} rows ({right / len(pairs):.2%})")

@@ -1,0 +1,90 @@
+"""What the columns of a table are: numbers or categories, and which; dates, identifiers and slips are refused."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from askew.core.cells import Values, absent, are_dates, numbers, take, words
+from askew.core.columns import Feature, Missing
+from askew.core.errors import AskewError, shown
+
+MOST_CATEGORIES = 1_000
+FEW = 20  # so many categories are never taken for identifiers
+MOST_CELLS = 50_000_000  # that categories may become, over all rows: 200 MB
+_COMMA = re.compile(r"[-+]?\d+,\d+")
+
+
+def fit(path: str, columns: Mapping[str, Values], train: np.ndarray, codes: Sequence[str], missing: Missing,
+        decimal: str, numbers_of_rows: np.ndarray) -> tuple[Feature, ...]:
+    """How each column becomes inputs.
+
+    What a column holds is seen in all rows; means, categories and whether there are gaps in the training rows alone.
+
+    Args:
+        path: of the table, for errors.
+        train: the training rows.
+        codes: columns of numbers that are categories all the same.
+        missing: what becomes of empty cells.
+        numbers_of_rows: in the file, from 0, for errors.
+    """
+    features = [_fit(path, name, values, train, name in codes, missing, decimal, numbers_of_rows)
+                for name, values in columns.items()]
+    rows, width = len(next(iter(columns.values()))), sum(len(f.categories or ()) for f in features)
+    if rows * width > MOST_CELLS:
+        widest = max(features, key=lambda f: len(f.categories or ()))
+        raise AskewError(f"{path}: {width:,} categories over {rows:,} rows would take {4 * rows * width / 1e9:,.1f} "
+                         f"GB; leave columns out: drop=[{widest.name!r}, ...]")
+    return tuple(features)
+
+
+def _fit(path: str, name: str, values: Values, train: np.ndarray, code: bool, missing: Missing, decimal: str,
+         rows: np.ndarray) -> Feature:
+    where, fills = f"{path}: column {name!r}", missing not in ("refuse", "drop")
+    found, bad = numbers(values, decimal)
+    gaps = bool(absent(values)[train].any())
+    if not code and (bad.any() or not np.isfinite(found).any()):
+        code = _are_words(where, name, values, found, bad, decimal, rows)
+    if not code:
+        known = found[train][np.isfinite(found[train])].astype(np.float64)
+        if len(known) == 0:
+            raise AskewError(f"{where} has no value in any training row; leave it out: drop=[{name!r}]")
+        return Feature(name, None, float(np.float32(known.mean())) if fills else None, missing == "indicator" and gaps)
+    there = [word for word in words(take(values, train)) if word is not None]
+    counts = Counter(there)
+    if len(counts) > MOST_CATEGORIES or (len(counts) > FEW and 2 * len(counts) > len(there)):
+        raise AskewError(f"{where} has {len(counts):,} different words in {len(there):,} training rows, such as "
+                         f"{shown(there[0], 40)}: an identifier or free text; leave it out with drop=[{name!r}], or "
+                         f"learn from it alone with text={name!r}")
+    if not counts:
+        raise AskewError(f"{where} has no value in any training row; leave it out: drop=[{name!r}]")
+    most = min(counts, key=lambda word: (-counts[word], word))
+    indicator = missing == "indicator"
+    return Feature(name, tuple(sorted(counts)), most if fills and not indicator else None, indicator)
+
+
+def _are_words(where: str, name: str, values: Values, found: np.ndarray, bad: np.ndarray, decimal: str,
+               rows: np.ndarray) -> bool:
+    """Whether a column that is not all numbers is one of categories; refuses what is neither."""
+    there = ~absent(values)
+
+    def holds(which: np.ndarray) -> str:
+        row = int(np.flatnonzero(which)[0])
+        return f"{where} holds {shown(values[row])} in row {rows[row] + 1}"
+
+    if are_dates(values) and there.any():
+        raise AskewError(f"{holds(there)}: dates and times are nothing that a network can read; leave them out with "
+                         f"drop=[{name!r}], or write numbers in their place (year, days since a day)")
+    if not bad.any():  # no value at all
+        return False
+    if np.isinf(found).any():
+        raise AskewError(f"{holds(np.isinf(found))}; numbers must be finite, in 32 bits")
+    if decimal == "." and all(_COMMA.fullmatch(str(value)) for value in take(values, np.flatnonzero(bad)[:100])):
+        raise AskewError(f"{holds(bad)}; if that is a decimal comma, say decimal=','; if it is a category, "
+                         f"categories=[{name!r}]")
+    if 2 * int((there & ~bad).sum()) > int(there.sum()):
+        raise AskewError(f"{holds(bad)}, and numbers in most rows: mend it, or say categories=[{name!r}]")
+    return True
