@@ -1,4 +1,4 @@
-"""How the site reads docstrings: what stands under `Example:` is a session of the interpreter."""
+"""How the site reads docstrings: what stands under `Example:` is typed at the interpreter."""
 
 from __future__ import annotations
 

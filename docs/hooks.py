@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 OUTSIDE = "repository"  # where files lie in the site that are not in docs
 LINK = re.compile(r"\]\(([^)\s#]+)(#[^)\s]*)?\)")
-# Pages that other parts of the work bring; once all are here, this can go.
+# Pages that need not be here; those that are not are left out of the navigation.
 AWAITED = {"report.md", "use-a-model.md", "tables.md", "results.md", "tutorial.ipynb"}
 
 

@@ -14,7 +14,7 @@ class _TensorBoard:
     def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        # Rounds that an earlier session of the run has sent are sent again, and are not to be shown twice.
+        # Rounds that were sent before a run was interrupted are sent again, and are not to be shown twice.
         self._writer = SummaryWriter(str(folder / PLACE), purge_step=0, flush_secs=SECONDS)
         table = "".join(f"| {key} | `{value}` |\n" for key, value in settings.items())
         self._writer.add_text("recipe", f"{folder}\n\n| field | value |\n|---|---|\n{table}")
