@@ -24,8 +24,6 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 OUTSIDE = "repository"  # where files lie in the site that are not in docs
 LINK = re.compile(r"\]\(([^)\s#]+)(#[^)\s]*)?\)")
-# Pages that need not be here; those that are not are left out of the navigation.
-AWAITED = {"report.md", "use-a-model.md", "tables.md", "results.md", "tutorial.ipynb"}
 
 
 def on_config(config: Any) -> Any:
@@ -39,8 +37,6 @@ def on_config(config: Any) -> Any:
         if entry.endswith("/"):
             return sorted((uri for uri in made if posixpath.dirname(uri) == entry[:-1]),
                           key=lambda uri: (not uri.endswith("index.md"), uri))
-        if entry in AWAITED and not (DOCS / entry).exists():
-            return []
         return [entry.replace(".ipynb", ".md")]
 
     config.nav = [page for entry in config.nav for page in filled(entry)]

@@ -61,12 +61,13 @@ ROWS = Rows([{"image": [0.0], "label": 0}, {"image": [1.0], "label": 1}])
 # A value for each parameter that has no default, by name or by `callable.name`. A new one needs a line here.
 SAMPLES: dict[str, Any] = {
     "recipe": TINY, "recipes": [TINY], "compare.recipes": {"a": TINY}, "base": TINY, "seeds": [0],
-    "axes": {"seed": [0, 1]}, "address": "seed", "value": 1, "values": {"seed": 1}, "text": "seed = 1",
+    "axes": {"seed": [0, 1]}, "settings": {"seed": 1}, "address": "seed", "value": 1, "values": {"seed": 1},
+    "text": "seed = 1",
     # data
     "data": DATA, "load.spec": "digits", "examples": DATA.train, "train": DATA.train, "test": DATA.test, "x": X, "y": Y,
     "from_tensors.train": (X, Y), "from_tensors.test": (X, Y), "from_torch_dataset.train": EXAMPLES,
     "from_torch_dataset.test": EXAMPLES, "from_huggingface.train": ROWS, "from_huggingface.test": ROWS,
-    "name": "x", "label": "x", "path": "missing", "save.path": "kept.npz", "device": "cpu",
+    "name": "x", "label": "x", "path": "missing", "folder": "missing", "save.path": "kept.npz", "device": "cpu",
     # federations
     "source": SOURCE, "population": POPULATION, "draw.population": "iid(clients=2)", "clients": 2, "alpha": 1.0,
     "spec": PopulationSpec.of("iid(clients=2)"), "accuracy_on_devices_of.population": "iid(clients=2)",
@@ -77,6 +78,7 @@ SAMPLES: dict[str, Any] = {
     "counts": COUNTS, "sizes": np.array([3, 3]), "reference": np.array([0.5, 0.5]),
     # networks
     "num_classes": 2, "input_shape": (1, 32, 32), "hello_edge_cnn.input_shape": (1, 50, 10),
+    "bag_of_words.input_shape": (5,),
     "mcmahan_mnist_cnn.input_shape": (1, 28, 28), "fednnnn_mnist_cnn.input_shape": (1, 28, 28),
     "mcmahan_cifar_cnn.input_shape": (3, 24, 24),
     # pieces

@@ -25,7 +25,7 @@ def test_the_version_is_that_of_the_package() -> None:
 
 @pytest.mark.parametrize(("words", "offered"), [
     ("", set(COMMANDS)),
-    ("re", {"resume", "reproduce"}),
+    ("re", {name for name in COMMANDS if name.startswith("re")}),
     ("--v", {"--version"}),
     ("cite --", {"--json", "--help"}),
 ])

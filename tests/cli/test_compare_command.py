@@ -66,10 +66,12 @@ def test_the_table_names_methods_target_and_fairness(run: Run) -> None:
     assert "40.0%" in out
     assert "same data, clients, first weights and rounds" in " ".join(out.split())
     assert Path("picture.svg").read_text().startswith("<?xml")
-    folder = Path(out.split("run folder:")[1].strip())
+    folder = Path(out.split("run folder:")[1].split("page:")[0].strip())
     assert folder.parent == Path("runs")
     assert folder.name.endswith("-compare")
     assert (folder / "curves.png").is_file()
+    assert out.endswith(f"page: {folder / 'report.html'}\n")
+    assert (folder / "report.html").is_file()
 
 
 def test_a_method_that_diverges_is_shown_as_such(run: Run) -> None:

@@ -51,7 +51,7 @@ def test_a_run_says_what_it_is_judged_by(cli, tmp_path):
 def test_a_sweep_puts_the_smallest_error_first(cli):
     code, out, _ = cli("sweep", "houses.toml", "--grid", "sgd.lr=0.001,0.03,0.1", "--json")
     assert code == 0
-    errors = [row["best_mean_squared_error"] for row in json.loads(out)["configurations"]]
+    errors = [row["mean_squared_error"] for row in json.loads(out)["configurations"]]
     assert errors == sorted(errors)
     assert errors[0] < errors[-1]
     out = cli("sweep", "houses.toml", "--grid", "sgd.lr=0.001,0.03")[1]

@@ -226,7 +226,7 @@ def test_ctrl_c_and_a_limit_leave_all_for_the_same_command(tmp_path: Path) -> No
     """A real process and a real signal, in the middle of training."""
     write_paper(tmp_path, rounds=1500)
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": str(tmp_path)}
-    process = subprocess.Popen(command(tmp_path, "toy2020/table1"), cwd=tmp_path, env=environment, text=True,
+    process = subprocess.Popen(command(tmp_path, "toy2020/table1", "--quiet"), cwd=tmp_path, env=environment, text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     end = time.monotonic() + 60
     while (sum(path.stat().st_size > 0 for path in tmp_path.glob("runs/reproduce/toy2020/*/metrics.jsonl")) < 2
@@ -239,8 +239,8 @@ def test_ctrl_c_and_a_limit_leave_all_for_the_same_command(tmp_path: Path) -> No
     assert "0 of 2 runs done" in out
     rounds = [run["rounds"] for run in json.loads((tmp_path / "results/toy2020/table1.json").read_text())["runs"]]
     assert all(0 < done < 1500 for done in rounds)
-    again = subprocess.run(command(tmp_path, "toy2020/table1", "--limit", "2s", "--json"), cwd=tmp_path,
-                           env=environment, text=True, capture_output=True, check=True, timeout=60)
+    again = subprocess.run(command(tmp_path, "toy2020/table1", "--limit", "2s", "--json", "--quiet"),
+                           cwd=tmp_path, env=environment, text=True, capture_output=True, check=True, timeout=60)
     assert again.stderr == "stopped after 2s: the same command goes on from here\n"
     entry = json.loads(again.stdout)["items"][0]
     assert entry["status"] == "not run"

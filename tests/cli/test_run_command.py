@@ -45,7 +45,7 @@ def test_the_result_for_people_and_for_programs(cli, tmp_path):
     assert "accuracy" in out
     assert "accuracy: the whole test set (360 examples)" in out
     assert "run folder: one" in out
-    code, out, err = cli("run", *ROUNDS, "--out", "two", "--json")
+    code, out, err = cli("run", *ROUNDS, "--out", "two", "--json", "--quiet")
     assert (code, err) == (0, "")
     answer = json.loads(out)
     assert out.count("\n") == 1

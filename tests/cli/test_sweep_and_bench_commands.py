@@ -3,6 +3,7 @@
 import json
 import sys
 
+import numpy as np
 import pytest
 
 import askew
@@ -27,16 +28,46 @@ def own_cache(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def test_a_sweep_ranks_what_single_runs_give(monkeypatch, capsys):
+def test_a_sweep_ranks_means_over_seeds_of_what_single_runs_give(monkeypatch, capsys):
     code, out, _ = call(monkeypatch, capsys, "sweep", "--grid", "sgd.lr=0.01,0.1", "--grid", "seed=0,1", "--set",
                         "rounds=2", "--json")
-    rows = json.loads(out)["configurations"]
+    shown = json.loads(out)
     assert code == 0
-    assert len(rows) == 4
-    assert [row["best_accuracy"] for row in rows] == sorted((row["best_accuracy"] for row in rows), reverse=True)
-    for row in rows:
+    assert shown["ranked_by"] == ("ranked by accuracy in the last round: the whole test set (360 examples); mean over "
+                                  "2 seeds \u00b1 their standard deviation")
+    assert len(shown["configurations"]) == 4
+    alone = {}
+    for row in shown["configurations"]:
         recipe = askew.Recipe(rounds=2, seed=row["settings"]["seed"]).with_setting("sgd.lr", row["settings"]["sgd.lr"])
         assert askew.run(recipe).accuracy == pytest.approx(row["accuracy"], abs=0.006)
+        alone.setdefault(row["settings"]["sgd.lr"], []).append(row["accuracy"])
+    ranked = sorted(alone, key=lambda rate: -np.mean(alone[rate]))
+    assert [row["settings"] for row in shown["settings"]] == [{"sgd.lr": rate} for rate in ranked]
+    for row in shown["settings"]:
+        scores = alone[row["settings"]["sgd.lr"]]
+        assert (row["accuracy_mean"], row["accuracy_std"]) == pytest.approx((np.mean(scores), np.std(scores, ddof=1)))
+
+
+def test_a_random_search_draws_the_same_settings_again(monkeypatch, capsys, tmp_path):
+    arguments = ("sweep", "--random", "3", "--grid", "sgd.lr=log(0.001,1)", "--grid", "epochs=whole(1,2)", "--grid",
+                 "seed=0,1", "--set", "rounds=1", "--json")
+    first = json.loads(call(monkeypatch, capsys, *arguments, "--out", "s", "--plot", "s.png")[1])
+    assert (tmp_path / "s.png").read_bytes()[:4] == b"\x89PNG"
+    assert (len(first["settings"]), len(first["configurations"])) == (3, 6)
+    assert all(0.001 <= row["settings"]["sgd.lr"] <= 1 for row in first["settings"])
+    again = json.loads(call(monkeypatch, capsys, *arguments, "--out", "s", "--resume")[1])
+    assert again == first
+
+
+def test_a_sweep_by_held_out_data(monkeypatch, capsys):
+    code, out, _ = call(monkeypatch, capsys, "sweep", "--grid", "sgd.lr=0.01,0.1", "--set", "rounds=3", "--set",
+                        "population=iid(clients=4) + validation(0.2)", "--rank", "held-out", "--json")
+    shown = json.loads(out)
+    assert code == 0
+    assert "held-out training examples" in shown["ranked_by"]
+    held_out = {row["settings"]["sgd.lr"]: row["held_out_accuracy"] for row in shown["configurations"]}
+    assert [row["held_out_accuracy_mean"] for row in shown["settings"]] == sorted(held_out.values(), reverse=True)
+    assert {row["rounds"] for row in shown["configurations"]} == {3}  # to look is not to stop
 
 
 def test_a_sweep_may_be_over_populations_and_shows_what_diverged(monkeypatch, capsys):
@@ -58,6 +89,17 @@ def test_a_sweep_may_be_over_populations_and_shows_what_diverged(monkeypatch, ca
     (["--grid", "seed=0", "--grid", "seed=1"], "--grid: 'seed' has two axes; write all values in one: --grid seed=A,B"),
     (["--grid", "seed=0,0"], "--grid: seed has the value 0 twice"),
     (["--grid", "sgd.lr=0.1,0.10"], "--grid: sgd.lr has the value 0.1 twice"),
+    (["--grid", "sgd.lr=log(0.1,1)"], "sgd.lr=log(0.1,1) is a range to draw from; add --random N"),
+    (["--grid", "sgd.lr=log(0,1)", "--random", "2"], "a logarithm has no numbers from 0"),
+    (["--grid", "sgd.lr=log(1,0.1)", "--random", "2"], "up to a larger one"),
+    (["--grid", "sgd.lr=uniform(a,b)", "--random", "2"], "is no range of numbers"),
+    (["--grid", "epochs=whole(1,2.5)", "--random", "2"], "whole takes whole numbers"),
+    (["--grid", "seed=whole(1,9)", "--random", "2"], "name them: seed=0,1,2"),
+    (["--grid", "sgd.lr=0.1,1", "--random", "0"], "number must be at least 1"),
+    (["--grid", "sgd.lr=0.1,1", "--rank", "best"], "--rank is last (the test set in the last round) or held-out"),
+    (["--grid", "sgd.lr=0.1,1", "--rank", "held-out"], "no training examples are held out"),
+    (["--grid", "population=iid(2),iid(3)", "--plot", "x.png"], "--plot draws scores over numbers"),
+    (["--grid", "sgd.lr=0.1,1", "--plot", "x.txt"], "must end in .png"),
     (["--grid", "sgd.lr=0.1,fast"], "sgd: lr must be float or a schedule, not 'fast'"),
 ])
 def test_bad_grids_get_one_line(arguments, message, monkeypatch, capsys):

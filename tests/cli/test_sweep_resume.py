@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-SWEEP = ["sweep", "--grid", "sgd.lr=0.01,0.1", "--grid", "seed=0,1", "--out", "here", "--json"]
+SWEEP = ["sweep", "--grid", "sgd.lr=0.01,0.1", "--grid", "seed=0,1", "--out", "here", "--json", "--quiet"]
 
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen:
@@ -30,6 +30,7 @@ def whole(tmp_path: Path) -> str:
     (tmp_path / "whole").mkdir()
     code, out, _ = finish(start(tmp_path / "whole", *SWEEP, "--set", "rounds=60"))
     assert code == 0
+    assert (tmp_path / "whole" / "here" / "report.html").is_file()
     return out
 
 

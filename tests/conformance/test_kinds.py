@@ -21,7 +21,8 @@ CALLS = {f"{kind}: {call}": (kind, call) for kind in KINDS for calls in PIECES[k
 STEPS = ("quantize", "mask_by_sign_agreement", "sign_agreement", "ozdayi_combination", "clone_and_delete")
 INPUTS = {"mlp": (1, 8, 8), "small_cnn": (1, 8, 8), "mcmahan_mnist_cnn": (1, 28, 28), "mcmahan_cifar_cnn": (3, 24, 24),
           "fednnnn_mnist_cnn": (1, 28, 28), "fednnnn_cifar_cnn": (3, 16, 16), "fedcd_cnn": (3, 16, 16),
-          "resnet20_fixup": (3, 16, 16), "resnet20": (3, 16, 16), "hello_edge_cnn": (1, 50, 10)}
+          "resnet20_fixup": (3, 16, 16), "resnet20": (3, 16, 16), "hello_edge_cnn": (1, 50, 10),
+          "bag_of_words": (9,)}
 
 
 @pytest.fixture(scope="module")

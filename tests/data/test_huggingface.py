@@ -28,6 +28,7 @@ def test_columns_of_numbers_and_words():
     assert data.train.x.tolist() == [[1, 2], [3, 4]]
     assert data.train.y.tolist() == [1, 0]
     assert (data.client_ids.tolist(), data.test_client_ids.tolist()) == ([0, 1], [2])
+    assert data.client_names == ("x", "y", "z")
 
 
 def test_bad_columns_are_refused(refused):

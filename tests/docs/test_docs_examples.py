@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
 RUN = ["README.md", "docs/guide.md", "docs/add-a-method.md", "docs/objectives.md",
-       "docs/adverse-clients.md", "docs/kinds.md", "docs/tracking.md"]
+       "docs/adverse-clients.md", "docs/kinds.md", "docs/tables.md", "docs/tracking.md", "docs/use-a-model.md"]
 
 
 def blocks(page: Path, language: str) -> list[str]:

@@ -57,6 +57,24 @@ def test_own_objective(run: Run) -> None:
     assert 5 <= int(line.partition("%")[0]) <= 15  # asked for: 10%
 
 
+def test_regression(run: Run) -> None:
+    mean, learnt = accuracies(run("regression"))
+    assert learnt < 0.7 * mean
+
+
+def test_multi_label(run: Run) -> None:
+    labels, whole = run("multi_label")
+    right, never = map(float, re.findall(r"\d\.\d{3}\b", labels))
+    assert right > never + 0.05
+    assert accuracies([whole])[0] > 0.25
+
+
+def test_text(run: Run) -> None:
+    first, urgent, routine = run("text")
+    assert accuracies([first])[0] > 0.95
+    assert (urgent, routine) == ("heavy bleeding since today: urgent", "asks about pills: routine")
+
+
 def test_sweep(run: Run) -> None:
     head, *ranked = run("sweep")
     assert head == "40 runs; the best of 20 settings, mean and deviation over 2 seeds:"

@@ -24,6 +24,7 @@ CASES = [
     (askew.models.fedcd_cnn, (3, 16, 16), {}),
     (askew.models.hello_edge_cnn, (1, 50, 10), {}),
     (askew.models.hello_edge_cnn, (1, 50, 10), {"batch_norm": False}),
+    (askew.models.bag_of_words, (6,), {"vocabulary": 4}),
 ]
 every_network = pytest.mark.parametrize(("network", "shape", "args"), CASES)
 COPIES, BATCH, CLASSES = 3, 5, 10

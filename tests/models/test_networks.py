@@ -50,6 +50,7 @@ NETWORKS = [
      + (128 * 10 + 10)),
     ("hello_edge_cnn(size='large', batch_norm=False)", (1, 50, 10), 10,
      (40 * 60 + 60) + (40 * 60 * 76 + 76) + (76 * 16 * 4 * 58 + 58) + (58 * 128 + 128) + (128 * 10 + 10)),
+    ("bag_of_words(vocabulary=5, width=3)", (7,), 4, 5 * 3 + 3 * 4 + 4),
 ]
 # The sums above, added up: what the docstrings, the docs and (first one) McMahan et al. print.
 STATED = {
@@ -192,6 +193,7 @@ def test_sizes_between_the_layers(text: str, shape: tuple[int, ...], expected: d
     ("resnet20", (3, 2, 2), r"resnet20 needs inputs of at least \[channels, 4, 4\]"),
     ("fedcd_cnn", (3072,), r"fedcd_cnn needs inputs \[channels, height, width\], not \[3072\]"),
     ("hello_edge_cnn", (1, 10, 50), r"hello_edge_cnn needs inputs of at least \[channels, 19, 7\], not \[1, 10, 50\]"),
+    ("bag_of_words", (1, 8, 8), r"bag_of_words needs inputs \[places\], numbers of words, not \[1, 8, 8\]; use mlp"),
     ("hello_edge_cnn(dropout=1.0)", (1, 50, 10), r"dropout must be at least 0 and below 1, not 1.0"),
 ])
 def test_inputs_that_do_not_fit_are_refused_in_one_line(text: str, shape: tuple[int, ...], message: str) -> None:

@@ -63,7 +63,7 @@ def test_every_module_and_all_data_are_in(wheel: Path) -> None:
         names = set(file.namelist())
     assert names >= DATA
     modules = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src" / "askew").rglob("*")
-               if path.suffix in (".py", ".toml", ".bib", ".npz")}
+               if path.suffix in (".py", ".toml", ".bib", ".npz", ".html", ".css", ".js")}
     assert modules <= names
     assert not any(name.startswith(("tests", "benchmarks", "results")) for name in names)
 

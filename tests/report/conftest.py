@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,9 @@ from askew.papers.item import Claim, Item, Plot, Row
 from askew.papers.run import reproduce
 from askew.papers.store import Results
 from askew.pieces.methods import fedcd
+from askew.runs.compare import compare
+from askew.runs.folders import mark
+from askew.runs.sweep import grid, sweep
 
 PAPER = "zhao2018"  # its name only: pages print a paper's title
 SKEWED = "shards(clients=10, shards_per_client=1)"
@@ -98,3 +102,41 @@ def printed_numbers(printed_text: str, tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / PAPER).mkdir()
     (tmp_path / PAPER / "numbers.toml").write_text(printed_text)
     monkeypatch.setattr(numbers, "FOLDER", tmp_path)
+
+
+HOSTILE = ("</script><script>boom()</script>", "<img src=x onerror=boom()>", '"><svg onload=boom()>', "{{ 7 * 7 }}",
+           '<a href="https://example.org/x">click</a>', "--c0", "&lt;b&gt;", "%{customdata[0]}", "naïve 数据 😀 $x$")
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Folders of finished runs, for pages."""
+
+    comparison: Path
+    sweep: Path
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    """A comparison whose methods, clients and classes have hostile names, with every probe, and a sweep of digits."""
+    folder = tmp_path_factory.mktemp("runs for pages")
+    rows = [f"{i % 7},{(i * i) % 5},{_quoted(HOSTILE[i % 3])},{_quoted(HOSTILE[i % 9])}" for i in range(270)]
+    (folder / "t.csv").write_text("a,b,kind,site\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    base = Recipe(data=f"table(path={str(folder / 't.csv')!r}, label='kind', client='site')", population="natural()",
+                  model="mlp(hidden=[4])", rounds=4, probes=["update_norms(per='layer')", "weight_divergence()",
+                                                             "sign_cancellation()"], adversity="drop_out(share=0.3)")
+    compare({HOSTILE[0]: base.replace(name=HOSTILE[0]), HOSTILE[4]: base.replace(name=HOSTILE[4], epochs=2),
+             "fedcd": fedcd(base, milestones=[1, 2])}, [0, 1], out=folder / "comparison")
+    for path in (folder / "comparison").glob("*/evaluation.json"):
+        evaluation = json.loads(path.read_text(encoding="utf-8"))
+        evaluation["clients"]["name"] = list(HOSTILE)
+        path.write_text(json.dumps(evaluation), encoding="utf-8")
+    short = Recipe(rounds=3, model="mlp(hidden=[8])")
+    recipes = grid(short, {"sgd.lr": [0.1, 0.3], "seed": [0, 1]})
+    sweep(recipes, folders=[folder / "sweep" / f"{i:03d}" for i in range(len(recipes))])
+    mark(folder / "sweep", "sweep")
+    return Runs(folder / "comparison", folder / "sweep")
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'

@@ -10,6 +10,8 @@ from rich.table import Table
 
 import askew
 from askew.pieces.methods import centralised, fedavg, fedcd, fednnnn
+from askew.report import comparison as report
+from askew.report.canvas import drawn_figure
 from askew.report.comparison import plot_comparison
 from askew.report.comparison_table import divergence_lines, method_rows, needs_line, skew_rows
 from askew.runs.comparison import Comparison, Contender
@@ -93,6 +95,23 @@ def test_the_picture_is_the_same_twice(comparison: Comparison, tmp_path: Path) -
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
     plot_comparison(comparison, tmp_path / "a.png")
     assert (tmp_path / "a.png").stat().st_size > 10_000
+
+
+def test_curves_have_bands_over_seeds_and_the_axis_is_where_they_are(
+        comparison: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = []
+    monkeypatch.setattr(report, "save_figure", lambda path, draw, size: figures.append(drawn_figure(draw, size)))
+    plot_comparison(comparison, tmp_path / "a.svg")
+    curves = figures[0].axes[0]
+    low, high = curves.get_ylim()
+    assert low == pytest.approx(0.25 - 0.03 * 0.65)  # means from 0.25 (fedavg) to 0.9 (fedcd)
+    assert high == pytest.approx(0.9 + 0.03 * 0.65)
+    bands = [band.get_paths()[0].vertices[:, 1] for band in curves.collections]
+    assert len(bands) == 4  # one per method that finished
+    assert any((band.min(), band.max()) == pytest.approx((0.25 - 0.0707, 0.6 + 0.1414), abs=1e-3) for band in bands)
+    one = Comparison(tuple(replace(c, results=c.results[:1]) for c in comparison.contenders), (0,), "devices")
+    plot_comparison(one, tmp_path / "a.svg")
+    assert not figures[1].axes[0].collections  # of one seed there is no spread
 
 
 def test_nothing_finished_is_nothing_to_draw(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Pictures of runs: that they hold the numbers they are given, and refuse what they cannot draw."""
 
+import itertools
 import re
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import pytest
 
 import askew
 from askew.core.errors import AskewError
+from askew.report.canvas import line_styles
 from askew.report.curves import plot_curves, plot_norms
 
 RUNS = {"fedavg": [{"round": 1, "accuracy": 0.5}, {"round": 2}, {"round": 3, "accuracy": 0.75}],
@@ -44,6 +46,18 @@ def test_thirty_six_lines_all_differ(tmp_path):
     lines = re.findall(r'<path d="[^"]*" clip-path="[^"]*" style="(fill: none;[^"]*stroke-width: 1.4[^"]*)"',
                        (tmp_path / "a.svg").read_text())
     assert len(lines) == len(set(lines)) == 36
+
+
+@pytest.mark.parametrize("without", [(), ("#bd1f01",)])
+def test_neighbours_differ_in_dashes_too_and_gaps_lie_above(without):
+    styles = line_styles(32, without)
+    assert len({(style["color"], str(style["linestyle"])) for style in styles}) == 32
+    assert not set(without) & {style["color"] for style in styles}
+    for one, other in itertools.pairwise(styles[:9]):
+        assert one["color"] != other["color"]
+        assert one["linestyle"] != other["linestyle"]
+    solid = [style["zorder"] for style in styles if style["linestyle"] == "-"]
+    assert max(solid) < min(style["zorder"] for style in styles if style["linestyle"] != "-")
 
 
 def test_the_same_records_write_the_same_bytes(tmp_path):

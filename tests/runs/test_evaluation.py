@@ -237,3 +237,15 @@ def test_a_run_whose_models_cannot_be_judged_ends_all_the_same(tmp_path, monkeyp
         result = askew.run(BASE, out=tmp_path / "run")
     assert result.finished
     assert RunFolder.open(tmp_path / "run").is_finished
+
+
+def test_ctrl_c_while_it_is_judged_leaves_a_run_to_go_on_with(tmp_path, monkeypatch):
+    def strike(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("askew.runs.running.evaluate_run", strike)
+        assert askew.run(BASE, out=tmp_path / "run").interrupted
+    assert not RunFolder.open(tmp_path / "run").is_finished
+    went_on = askew.resume(tmp_path / "run")
+    assert (went_on.finished, went_on.evaluation) == (True, askew.run(BASE).evaluation)

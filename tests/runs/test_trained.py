@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,8 @@ METHODS = {
     "cropped": CNN.replace(preprocess=["tf_cifar(size=6)"]),
     "another view": askew.methods.fednnnn(SMALL),
     "own layers": askew.methods.fedper(SMALL),
-    "own normalisation": askew.methods.fedbn(SMALL.replace(model="resnet20()", rounds=1)),
+    "own normalisation": askew.methods.fedbn(SMALL.replace(model="fednnnn_cifar_cnn()", rounds=1)),
+    "wrong labels": SMALL.replace(adversity=["flip_labels(0.5)"]),
     "several models": askew.methods.fedcd(SMALL.replace(rounds=4), milestones=[1]),
     "several models, own layers": askew.methods.fedcd(askew.methods.fedper(SMALL.replace(rounds=4)), milestones=[1]),
 }
@@ -62,12 +64,14 @@ def test_there_are_pools_and_own_tensors_among_them(tmp_path: Path) -> None:
     assert len({tuple(model.module_for(c).network.fc2.bias.tolist()) for c in model.clients}) == 4
 
 
+QUICK = ("bag_of_words", "hello_edge_cnn", "mlp", "resnet20_fixup", "small_cnn")
 SHAPES = {"hello_edge_cnn": (1, 50, 10), "mcmahan_mnist_cnn": (1, 28, 28), "fednnnn_mnist_cnn": (1, 28, 28),
-          "mcmahan_cifar_cnn": (3, 24, 24), "mlp": (5,)}
+          "mcmahan_cifar_cnn": (3, 24, 24), "mlp": (5,), "bag_of_words": (5,)}
 
 
-@pytest.mark.parametrize("name", [name for name in registry.names("model")
-                                  if registry.find("model", name).__module__.startswith("askew.")])
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK)) for name in registry.names("model")
+    if registry.find("model", name).__module__.startswith("askew.")])
 def test_every_network_comes_back(name: str, tmp_path: Path) -> None:
     draw = torch.Generator().manual_seed(0)
     x, y = torch.rand(8, *SHAPES.get(name, (3, 32, 32)), generator=draw), torch.arange(8) % 2
@@ -122,6 +126,22 @@ class Twin(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.out(self.second(self.first(x.flatten(1)).relu()).relu())
+
+
+@pytest.mark.parametrize("population", ["natural()", "natural() + hold_out(0.2) + share(0.5)", "iid(clients=3)",
+                                        "natural() + subset(0.5)", "natural(clients=2)"])
+@pytest.mark.parametrize("adversity", [[], ["flip_labels(1.0)"]], ids=["well", "all labels wrong"])
+def test_clients_have_their_names(population: str, adversity: list[str], tmp_path: Path) -> None:
+    sites = ["north", "south", "east"]
+    rows = "".join(f"{i},{sites[i % 3]},{i % 2}\n" for i in range(60))
+    (tmp_path / "t.csv").write_text(f"a,site,y\n{rows}")
+    data = f"table({str(tmp_path / 't.csv')!r}, label='y', client='site')"
+    _, model = trained(SMALL.replace(data=data, population=population, adversity=adversity), tmp_path / "run")
+    if population.startswith("iid"):
+        assert model.clients == ("0", "1", "2")
+    else:
+        assert set(model.clients) <= set(sites)
+        assert len(model.clients) == (2 if "clients=2" in population else 3)
 
 
 def test_a_network_of_ones_own_must_be_given(tmp_path: Path, refused: Any) -> None:
@@ -182,6 +202,29 @@ def test_inputs_that_are_not_the_models_are_refused(x: Any, message: str, finish
     for call in (askew.load(finished).predict, askew.load(finished).predict_proba):
         with refused(message):
             call(x)
+
+
+def test_arrays_of_any_shape_and_type_are_predicted_or_one_line(finished: Path) -> None:
+    """What is taken is what is stored: whole numbers 0..255 of the right shape, and nothing else."""
+    model, taken = askew.load(finished), 0
+    for case in range(300):
+        draw = Random(f"array {case}")
+        shape = [draw.choice((0, 1, 2, 5)), *draw.choice(((1, 8, 8), (1, 8, 8), (8, 8), (64,), (1, 8, 9), (), (1,)))]
+        low, high = draw.choice(((0, 256), (0, 256), (-1, 3), (0, 300), (255, 256)))
+        kind = draw.choice((np.uint8, np.int8, np.int64, np.uint64, np.int32, np.float32, np.float16, bool, complex))
+        values = np.random.default_rng(case).integers(low, high, shape)
+        with np.errstate(all="ignore"):
+            x = values.astype(kind)
+        right = shape[1:] == [1, 8, 8] and shape[0] > 0 and x.dtype.kind in "iub" and x.min() >= 0 and x.max() < 256
+        form = draw.choice((lambda v: v, lambda v: v.tolist(), lambda v: np.asfortranarray(v)))(x)
+        if right:
+            taken += 1
+            assert (model.predict(form) == model.predict(torch.from_numpy(x.astype(np.uint8)))).all(), case
+        else:
+            with pytest.raises(askew.AskewError) as refusal:
+                model.predict(form)
+            assert "\n" not in str(refusal.value), case
+    assert taken > 20
 
 
 def test_whole_numbers_of_any_type_are_bytes(finished: Path) -> None:

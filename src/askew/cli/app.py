@@ -25,6 +25,7 @@ COMMANDS = {
     "predict": ("askew.cli.predict", "What a trained model says of the rows of a file."),
     "export": ("askew.cli.export", "A trained model as a file for other programs: ONNX, PyTorch."),
     "sweep": ("askew.cli.sweep", "Train a grid of settings at once and rank them."),
+    "report": ("askew.cli.report", "Runs as one page for the browser."),
     "reproduce": ("askew.cli.reproduce", "A paper's tables and figures, its numbers beside ours."),
     "bench": ("askew.cli.bench", "How fast is this machine for a recipe, engine by engine?"),
     "partition": ("askew.cli.partition", "Make a federation and see how skewed it is."),

@@ -10,7 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from askew.cli.common import AsJson, DataDir, Imports, console, err, import_modules, out, print_json
-from askew.cli.progress import RunProgress
+from askew.cli.progress import Quiet, RunProgress
+from askew.cli.report import page_of
 from askew.cli.run import CheckpointEvery, Device, Engine, Settings
 from askew.cli.sweep import RetryFailed, check_retry
 from askew.core import registry
@@ -55,6 +56,7 @@ def compare(
     device: Device = "cpu",
     imports: Imports = None,
     data_dir: DataDir = None,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Run methods side by side on one federation: same data, clients, first weights and rounds for all.
@@ -86,13 +88,15 @@ def compare(
     with nullcontext(folder) if folder else default_folder("compare") as place:
         shared: Any = {"go_on": go_on, "retry_failed": retry_failed, "checkpoint_every": checkpoint_every,
                        "engine": engine, "device": device, "data_dir": data_dir}
-        result, ladder, table = _compared(recipes, skews, seeds, target, place, shared)
-        _draw(result, place, plot)
+        result, ladder, table = _compared(recipes, skews, seeds, target, place, shared, quiet)
+        page = _draw(result, place, plot)
     folder = place
     if as_json:
         print_json(table)
     else:
         _show(table, folder)
+        if page is not None:
+            out.print(f"page: {page}", soft_wrap=True)
     if result.interrupted or (ladder is not None and ladder.interrupted):
         err.print(f"interrupted: this is what was finished; go on with the same options and --resume --out {folder}",
                   soft_wrap=True)
@@ -102,11 +106,12 @@ def compare(
 
 
 def _compared(recipes: Mapping[str, Recipe], skews: Mapping[str, Recipe], seeds: int, target: float | None,
-              folder: Path, shared: Mapping[str, Any]) -> tuple[Comparison, Comparison | None, dict[str, Any]]:
+              folder: Path, shared: Mapping[str, Any],
+              quiet: bool) -> tuple[Comparison, Comparison | None, dict[str, Any]]:
     """The comparison, the one of FedAvg on less skewed federations where it is wanted, and the table of both."""
     first = next(iter(recipes.values())).seed
     rounds = seeds * sum(recipe.rounds for recipe in (*recipes.values(), *skews.values()))
-    with RunProgress(rounds, "compare") as progress:
+    with RunProgress(rounds, "compare", quiet) as progress:
         result = run_all(recipes, range(first, first + seeds), target=target, out=folder,
                          on_round=progress.on_round, **shared)
         ladder = None
@@ -182,12 +187,15 @@ def _emd(contender: Contender, data_dir: str | None) -> float | None:
     return sum(mean_emd(population.counts, population.class_totals) for population in drawn) / len(drawn)
 
 
-def _draw(result: Comparison, folder: Path, plot: Path | None) -> None:
+def _draw(result: Comparison, folder: Path, plot: Path | None) -> Path | None:
+    """The pictures and the page, where anything has finished; the page's path."""
     from askew.report.comparison import plot_comparison
 
-    if any(contender.finished for contender in result.contenders):
-        for path in (folder / "curves.png", folder / "curves.svg", *([plot] if plot else [])):
-            plot_comparison(result, path)
+    if not any(contender.finished for contender in result.contenders):
+        return None
+    for path in (folder / "curves.png", folder / "curves.svg", *([plot] if plot else [])):
+        plot_comparison(result, path)
+    return page_of(folder)
 
 
 def _show(table: Mapping[str, Any], folder: Path) -> None:

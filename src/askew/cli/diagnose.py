@@ -77,7 +77,8 @@ def as_mapping(table: CountsTable, reference: np.ndarray | None) -> dict[str, An
     facts = summary(counts, reference)
     cost = expected_loss(facts["weighted_mean_emd"], counts.shape[1])
     return {
-        **facts, "class_names": table.classes, "client_names": table.clients, "sizes": counts.sum(axis=1),
+        **facts, "class_names": table.classes, "client_names": table.clients,
+        "client_column": table.client_column, "label_column": table.label_column, "sizes": counts.sum(axis=1),
         "counts": counts,
         "emd": skew.emd(counts, reference), "entropy": skew.entropy(counts),
         "classes_per_client": skew.classes_per_client(counts),
@@ -116,8 +117,9 @@ def _show(table: CountsTable, reference: np.ndarray | None) -> None:
     out.print(f"{lacking:,} of {len(counts):,} clients lack at least one class that others have.")
     out.print()
     unusual = skew.most_unusual(counts, reference)
-    out.print(client_rows(counts, reference, table.clients, unusual, title="Most unusual clients"))
+    out.print(client_rows(counts, reference, table.clients, unusual, "Most unusual clients", table.client_column))
     if counts.shape[1] <= 10 and table.classes != [str(c) for c in range(counts.shape[1])]:
-        out.print("classes: " + ", ".join(f"{c} {name}" for c, name in enumerate(table.classes)), markup=False)
+        shown = ", ".join(f"{c} {name}" for c, name in enumerate(table.classes))
+        out.print(f"{table.label_column}: {shown}", markup=False)
     out.print()
     out.print(_verdict(summary(counts, reference)), markup=False, style="bold")

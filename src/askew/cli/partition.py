@@ -105,6 +105,7 @@ def as_mapping(population: Population, data: Dataset) -> dict[str, Any]:
     counts, totals = population.counts, population.class_totals
     return {
         "data": data.name, **population.describe(), **summary(counts, totals), "class_names": list(data.class_names),
+        "client_names": population.names(data),
         "class_totals": totals, "sizes": population.sizes, "counts": counts, "emd": skew.emd(counts, totals),
         "entropy": skew.entropy(counts), "classes_per_client": skew.classes_per_client(counts),
         "groups": population.groups,
@@ -140,6 +141,7 @@ def _write(population: Population, data: Dataset, plot: Path | None, save: Path 
 
     if plot is not None:
         plot_population(plot, population.counts, reference=population.class_totals, class_names=data.class_names,
+                        client_names=population.names(data),
                         title=f"{data.name}: {population.scheme}, seed {population.seed}")
         err.print(f"drawn in {plot}", soft_wrap=True, markup=False)
     if save is not None:
@@ -152,10 +154,10 @@ def _show(population: Population, data: Dataset) -> None:
 
     number = population.num_clients
     shown = np.arange(min(number, MOST_ROWS))
-    names = [str(k) for k in range(number)]
+    names, column = population.names(data), data.columns.client if data.columns is not None else None
     out.print(f"{data.name}: {population.scheme}, seed {population.seed}", markup=False, style="bold",
               soft_wrap=True)
-    out.print(client_rows(population.counts, population.class_totals, names, shown))
+    out.print(client_rows(population.counts, population.class_totals, names, shown, column=column or "client"))
     if number > MOST_ROWS:
         out.print(f"... and {number - MOST_ROWS:,} more")
     out.print()

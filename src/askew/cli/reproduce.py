@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from askew.cli.common import AsJson, DataDir, Imports, console, err, import_modules, out, print_json
-from askew.cli.progress import RunProgress
+from askew.cli.progress import Quiet, RunProgress
 from askew.cli.run import Device, Engine, Precision
 from askew.core.errors import AskewError
 from askew.papers import papers
@@ -53,6 +53,7 @@ def reproduce(
     device: Device = "cpu",
     imports: Imports = None,
     data_dir: DataDir = None,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a paper's experiment and show its numbers beside ours; without an argument, list what there is.
@@ -86,7 +87,7 @@ def reproduce(
     began, whole = time.monotonic(), True
     if left:
         what = f"{len(left)} run{'s' * (len(left) > 1)}, rounds"
-        with RunProgress(sum(need.base.rounds for need in left), what) as progress:
+        with RunProgress(sum(need.base.rounds for need in left), what, quiet) as progress:
             whole = run_missing(items, files, seeds=seeds, work=work, engine=engine, precision=precision, device=device,
                                 data_dir=data_dir, limit_s=limit_s, on_round=progress.on_round)
     summaries = [summarise(item, files, seeds) for item in items]

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from askew.cli.common import AsJson, DataDir, Imports, import_modules
-from askew.cli.progress import RunProgress
+from askew.cli.progress import Quiet, RunProgress
 from askew.cli.run import CheckpointEvery, Device, Engine, Track, each, show, tracked
 from askew.runs.run import resume as go_on
 from askew.runs.run_folder import RunFolder
@@ -25,13 +25,14 @@ def resume(
     track: Track = None,
     imports: Imports = None,
     data_dir: DataDir = None,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Go on with an interrupted run; the result is the one it would have had without the break."""
     import_modules(imports)
     recipe = RunFolder.open(folder).recipe
     with tracked(track, folder) as tracking:
-        with RunProgress(recipe.rounds, f"{recipe.name} on {recipe.data.name}") as progress:
+        with RunProgress(recipe.rounds, f"{recipe.name} on {recipe.data.name}", quiet) as progress:
             result = go_on(folder, engine=engine, device=device, data_dir=data_dir, checkpoint_every=checkpoint_every,
                            on_round=each(progress.on_round, tracking))
         show(result, as_json)

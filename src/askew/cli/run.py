@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from askew.cli.common import AsJson, DataDir, Imports, Missing, err, import_modules, out, print_json
-from askew.cli.progress import RunProgress
+from askew.cli.progress import Quiet, RunProgress
 from askew.core.recipe import Recipe
 from askew.rounds.left_out import in_words
 from askew.rounds.simulation import Record
@@ -60,6 +60,7 @@ def run(
     track: Track = None,
     imports: Imports = None,
     data_dir: DataDir = None,
+    quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Train one recipe and keep the result in a run folder.
@@ -84,7 +85,7 @@ def run(
         recipe = recipe.with_setting("data.missing", missing)
     place = nullcontext(folder) if folder else default_folder(f"{recipe.name}-{recipe.data.name}")
     with place as path, tracked(track, path) as tracking:
-        with RunProgress(recipe.rounds, f"{recipe.name} on {recipe.data.name}") as progress:
+        with RunProgress(recipe.rounds, f"{recipe.name} on {recipe.data.name}", quiet) as progress:
             result = train(recipe, engine=engine, precision=precision, device=device, data_dir=data_dir,
                            overwrite=overwrite, checkpoint_every=checkpoint_every, out=path,
                            on_round=each(progress.on_round, tracking))

@@ -41,7 +41,10 @@ def numbers(values: Values, decimal: str = ".") -> tuple[np.ndarray, np.ndarray]
             found = values.astype(np.float32)
         else:
             found = np.asarray([_number(value, decimal) for value in values], np.float64).astype(np.float32)
-    return found, ~np.isfinite(found) & ~absent(values)
+    bad = ~np.isfinite(found)
+    places = np.flatnonzero(bad)
+    bad[places] = ~absent(take(values, places))
+    return found, bad
 
 
 def words(values: Values) -> list[str | None]:

@@ -69,21 +69,20 @@ class Feature:
             where: the table, for errors.
             unknown: what becomes of a category that is none of ours.
         """
-        empty = absent(values)
+        found, bad = (None, None) if self.categories is not None else numbers(values, decimal)
+        empty = absent(values) if found is None or bad is None else np.isnan(found) & ~bad
         if empty.any() and self.fill is None and not self.indicator:
             raise AskewError(f"{where}: {empty_cells({self.name: empty})}; the model was trained on rows without gaps: "
                              "fill them, or leave these rows out")
-        own = (self._numbers(where, values, decimal) if self.categories is None
-               else self._categories(where, values, unknown))
-        return np.concatenate([own, empty[:, None].astype(np.float32)], axis=1) if self.indicator else own
-
-    def _numbers(self, where: str, values: Values, decimal: str) -> np.ndarray:
-        found, bad = numbers(values, decimal)
-        if bad.any():
+        if found is None or bad is None:
+            own = self._categories(where, values, unknown)
+        elif bad.any():
             row = int(np.flatnonzero(bad)[0])
             raise AskewError(f"{where}: column {self.name!r} holds {shown(values[row])} in row {row + 1}; it must hold "
                              "finite numbers")
-        return np.where(absent(values), np.float32(self.fill or 0.0), found)[:, None]
+        else:
+            own = np.where(empty, np.float32(self.fill or 0.0), found)[:, None]
+        return np.concatenate([own, empty[:, None].astype(np.float32)], axis=1) if self.indicator else own
 
     def _categories(self, where: str, values: Values, unknown: Unknown) -> np.ndarray:
         assert self.categories is not None

@@ -130,12 +130,13 @@ class Population:
         """
         self.train.check_below("train", len(data.train), data.name)
         if data.client_ids is not None:
+            ids, code = np.unique(data.client_ids, return_inverse=True)
             times = np.bincount(self.train.indices, minlength=len(data.train))
             owner = np.repeat(np.arange(self.num_clients), self.sizes)
             own = times[self.train.indices] == 1
-            pairs = np.unique(np.stack([owner[own], data.client_ids[self.train.indices[own]]]), axis=1)
+            pairs = np.unique(np.stack([owner[own], code[self.train.indices[own]]]), axis=1)
             if pairs.shape[1] == self.num_clients == len(np.unique(pairs[0])) == len(np.unique(pairs[1])):
-                return [str(i) if data.client_names is None else data.client_names[i] for i in pairs[1].tolist()]
+                return [str(i) if data.client_names is None else data.client_names[i] for i in ids[pairs[1]].tolist()]
         return [str(client) for client in range(self.num_clients)]
 
     @property

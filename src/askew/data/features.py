@@ -45,14 +45,14 @@ def _fit(path: str, name: str, values: Values, train: np.ndarray, code: bool, mi
          rows: np.ndarray) -> Feature:
     where, fills = f"{path}: column {name!r}", missing not in ("refuse", "drop")
     found, bad = numbers(values, decimal)
-    gaps = bool(absent(values)[train].any())
+    indicator = missing == "indicator" and bool(absent(take(values, train)).any())
     if not code and (bad.any() or not np.isfinite(found).any()):
         code = _are_words(where, name, values, found, bad, decimal, rows)
     if not code:
         known = found[train][np.isfinite(found[train])].astype(np.float64)
         if len(known) == 0:
             raise AskewError(f"{where} has no value in any training row; leave it out: drop=[{name!r}]")
-        return Feature(name, None, float(np.float32(known.mean())) if fills else None, missing == "indicator" and gaps)
+        return Feature(name, None, float(np.float32(known.mean())) if fills else None, indicator)
     there = [word for word in words(take(values, train)) if word is not None]
     counts = Counter(there)
     if len(counts) > MOST_CATEGORIES or (len(counts) > FEW and 2 * len(counts) > len(there)):
@@ -62,7 +62,6 @@ def _fit(path: str, name: str, values: Values, train: np.ndarray, code: bool, mi
     if not counts:
         raise AskewError(f"{where} has no value in any training row; leave it out: drop=[{name!r}]")
     most = min(counts, key=lambda word: (-counts[word], word))
-    indicator = missing == "indicator"
     return Feature(name, tuple(sorted(counts)), most if fills and not indicator else None, indicator)
 
 

@@ -51,8 +51,8 @@ def from_huggingface(train: Any, test: Any, image_column: str = "image", label_c
     splits = [Examples(x, y) for x, y in zip(inputs, codes, strict=True)]
     if client_column is None:
         return Dataset(name, splits[0], splits[1], classes)
-    owners = [part.numpy() for part in encode_labels(f"{name}: column {client_column!r}", *clients)[0]]
-    return Dataset(name, splits[0], splits[1], classes, owners[0], owners[1])
+    owners, who = encode_labels(f"{name}: column {client_column!r}", *clients)
+    return Dataset(name, splits[0], splits[1], classes, owners[0].numpy(), owners[1].numpy(), client_names=who)
 
 
 def _stack(where: str, source: Any, column: str) -> np.ndarray:

@@ -98,7 +98,8 @@ def _read_csv(path: str, delimiter: str | None) -> Rows:
     _check_once(path, header)
     for number, row in enumerate(rows[1:], start=1):
         if len(row) != len(header):
-            raise AskewError(f"{path}: row {number} has {len(row)} values, the header {len(header)} columns")
+            hint = "; if another sign separates its cells, say delimiter=';'" if len(header) == 1 else ""
+            raise AskewError(f"{path}: row {number} has {len(row)} values, the header {len(header)} columns{hint}")
     return dict(zip(header, zip(*rows[1:], strict=True), strict=True))
 
 

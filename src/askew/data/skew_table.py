@@ -26,11 +26,13 @@ MOST = 64 * MEGABYTE  # of a file: a hundred thousand clients with a hundred cla
 
 @dataclass(frozen=True)
 class CountsTable:
-    """Client names, class names, and counts of shape (clients, classes)."""
+    """Client names, class names, and counts of shape (clients, classes); what columns of rows called both."""
 
     clients: list[str]
     classes: list[str]
     counts: np.ndarray
+    client_column: str = "client"
+    label_column: str = "classes"
 
 
 def read_counts(path: str | Path) -> CountsTable:
@@ -115,7 +117,7 @@ def count_rows(path: str | Path, label: str, client: str, missing: Missing = "re
         raise AskewError(f"{path}: {len(classes):,} classes in {label!r} of {len(clients):,} clients in {client!r} "
                          "are too many to count; name the column of the classes")
     counts = np.bincount(owner.numpy() * len(classes) + y.numpy(), minlength=len(classes) * len(clients))
-    return CountsTable(list(clients), list(classes), counts.reshape(len(clients), len(classes)))
+    return CountsTable(list(clients), list(classes), counts.reshape(len(clients), len(classes)), client, label)
 
 
 def _read_rows(path: Path) -> list[tuple[int, list[str]]]:

@@ -60,6 +60,7 @@ class Task:
         guards: which updates the server leaves out.
         axes: layer's name -> the axis on which its examples lie, where that is not the first.
         steps: of preprocessing, of which `prepare` is made.
+        drawn: the population as it was before clients mislabelled anything; default: the same.
     """
 
     recipe: Recipe
@@ -79,6 +80,7 @@ class Task:
     guards: tuple[Guard, ...] = ()
     axes: Mapping[str, int] = field(default_factory=dict)
     steps: tuple[Preprocess, ...] = ()
+    drawn: Population | None = None
 
     @property
     def num_clients(self) -> int:
@@ -92,6 +94,11 @@ class Task:
     def personal(self) -> bool:
         """Whether devices use models of their own: they choose among several, or keep tensors for themselves."""
         return self.pool.needs_validation or self.client.enters
+
+    @cached_property
+    def client_names(self) -> list[str]:
+        """The clients' names, or their numbers as words."""
+        return (self.drawn or self.population).names(self.data)
 
     @cached_property
     def client_indices(self) -> Tensor:
@@ -217,7 +224,8 @@ def build_task(recipe: Recipe, *, data: Dataset | None = None, population: Popul
     adversities = tuple(registry.build("adversity", spec) for spec in recipe.adversity)
     for at, adversity in enumerate(adversities):
         adversity.check(AdversityContext.of(recipe, population, at))
-    population, examples = mislabelled(recipe, adversities, population, data)
+    drawn = population
+    population, examples = mislabelled(recipe, adversities, drawn, data)
     module = _build_module(recipe, data, pipeline(steps), model).to(device)
     prepare = prepared(steps, module, data.train.x[:2])
     module = _rewritten(module, pool_before_relu, prepare.apply(data.train.x[:3], None))
@@ -231,6 +239,7 @@ def build_task(recipe: Recipe, *, data: Dataset | None = None, population: Popul
         server=server, pool=pool, probes=tuple(registry.build("probe", spec) for spec in recipe.probes),
         prepare=prepare, objective=objective, device=device, examples=examples, adversities=adversities,
         guards=tuple(registry.build("guard", spec) for spec in recipe.guard), axes=axes, steps=tuple(steps),
+        drawn=drawn,
     )
     plan = Plan(client=client.pieces, server=server.pieces, clients=task.num_clients, cohort_size=task.cohort_size,
                 server_examples=len(population.server), scored=pool.needs_validation)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from askew.core.errors import AskewError
 from askew.core.files import check_new, written
+from askew.report.palette import class_colours
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,19 +52,74 @@ def save_figure(path: Path, draw: Callable[[Figure], None], size: tuple[float, f
         style: settings of matplotlib (a mapping) that differ from those of our pictures.
     """
     import matplotlib as mpl
+
+    with mpl.rc_context(_STYLE | (style or {})):
+        write_figure(drawn_figure(draw, size, style), path, dpi)
+
+
+def drawn_figure(draw: Callable[[Figure], None], size: tuple[float, float], style: Any = None) -> Figure:
+    """A figure of `size` inches, without a display; a notebook shows it."""
+    import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.text import Text
 
+    class Shown(Figure):
+        def _repr_png_(self) -> bytes:
+            buffer = io.BytesIO()
+            self.savefig(buffer, format="png", dpi=96)
+            return buffer.getvalue()
+
     with mpl.rc_context(_STYLE | (style or {})):
-        figure = Figure(figsize=size, layout="constrained")
+        figure = Shown(figsize=size, layout="constrained")
         FigureCanvasAgg(figure)
         draw(figure)
         for text in figure.findobj(Text):
             if "$" in text.get_text():  # of a name: the only formulas of ours are ticks, which are not written yet
                 text.set_parse_math(False)
-        with written(path) as aside:
-            figure.savefig(aside, dpi=dpi, metadata=_METADATA[path.suffix.lower()])
+    return figure
+
+
+def write_figure(figure: Figure, path: Path, dpi: int = 160) -> None:
+    """As a file that holds neither times nor versions."""
+    with written(path) as aside:
+        figure.savefig(aside, dpi=dpi, metadata=_METADATA[path.suffix.lower()])
+
+
+def line_styles(number: int, without: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Colour, dashes and height of so many lines: no two alike up to 32, also for colour-blind readers and in print.
+
+    Lines with more gaps lie above those with fewer, so that one that runs along another does not hide it.
+
+    Args:
+        without: colours that mean something else.
+    """
+    # The tenth is too pale for a line.
+    colours = [colour for colour in class_colours(10)[:9] if colour not in without]
+    styles: list[dict[str, Any]] = []
+    for at in range(number):
+        dashes = (at % len(colours) + at // len(colours)) % len(DASHES)
+        styles.append({"color": colours[at % len(colours)], "linestyle": DASHES[dashes], "zorder": 3 + dashes / 10})
+    return styles
+
+
+def band(axes: Axes, rounds: Sequence[int], values: np.ndarray, style: Mapping[str, Any]) -> None:
+    """One standard deviation over seeds to either side of their mean.
+
+    Args:
+        values: [seeds, rounds]; of one seed there is no band.
+    """
+    if len(values) > 1:
+        mean, std = values.mean(axis=0), values.std(axis=0, ddof=1)
+        axes.fill_between(rounds, mean - std, mean + std, color=style["color"], alpha=0.13, linewidth=0, zorder=2)
+
+
+def fit_shares(axes: Axes, values: Iterable[float]) -> None:
+    """The y axis where the data are: shares from 0 to 1 with a little room, and no more."""
+    known = np.array([value for value in values if np.isfinite(value)])
+    if len(known):
+        room = max(0.03 * float(known.max() - known.min()), 0.005)
+        axes.set_ylim(max(float(known.min()) - room, -0.005), min(float(known.max()) + room, 1.005))
 
 
 def whole_rounds(axes: Axes) -> None:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from askew.core.errors import AskewError
-from askew.report.canvas import DASHES, check_plot_path, save_figure, whole_rounds
-from askew.report.palette import class_colours
+from askew.report.canvas import band, check_plot_path, fit_shares, line_styles, save_figure, whole_rounds
 from askew.runs.comparison import Comparison, Contender
 
 if TYPE_CHECKING:
@@ -23,8 +22,8 @@ _BASELINE = "#bd1f01"
 def plot_comparison(comparison: Comparison, path: str | Path) -> None:
     """Write the picture: on the left the mean over seeds in each round, on the right every method's last round.
 
-    Rows on the right are the legend of the lines on the left. A bar spans one standard deviation over seeds to either
-    side. Where methods are judged by devices, a ring shows the accuracy on the whole test set.
+    Rows on the right are the legend of the lines on the left. A band or bar spans one standard deviation over seeds to
+    either side. Where methods are judged by devices, a ring shows the accuracy on the whole test set.
 
     Args:
         comparison: with at least one finished run.
@@ -58,31 +57,34 @@ def _in_order(comparison: Comparison) -> list[Contender]:
 def _styles(comparison: Comparison) -> dict[str, dict[str, Any]]:
     """Colour and dashes of each line, by the caller's order, so that they do not change with the results."""
     others = [c for c in comparison.contenders if not c.is_ceiling and c.recipe.name != "fedavg"]
-    colours = [colour for colour in class_colours(10)[:9] if colour != _BASELINE]
     styles: dict[str, dict[str, Any]] = {
-        c.label: {"color": colours[at % len(colours)], "linestyle": DASHES[at // len(colours) % len(DASHES)],
-                  "linewidth": 1.5} for at, c in enumerate(others)}
+        c.label: {**style, "linewidth": 1.5}
+        for c, style in zip(others, line_styles(len(others), [_BASELINE]), strict=True)}
     for c in comparison.contenders:
         if c.label not in styles:
-            styles[c.label] = {"color": _CEILING if c.is_ceiling else _BASELINE, "linestyle": "-", "linewidth": 2.4}
+            styles[c.label] = {"color": _CEILING if c.is_ceiling else _BASELINE, "linestyle": "-", "linewidth": 2.4,
+                               "zorder": 2.5}
     return styles
 
 
 def _curves(axes: Axes, rows: list[Contender], comparison: Comparison, styles: dict[str, dict[str, Any]]) -> None:
     from matplotlib.ticker import PercentFormatter
 
-    for place, contender in enumerate(rows):
+    drawn: list[float] = []
+    for contender in rows:
         rounds, values = contender.curve(comparison.judge)
         style = styles[contender.label]
         marker = "o" if len(rounds) == 1 else None
-        axes.plot(rounds, values.mean(axis=0), **style, zorder=4 - place / 100, marker=marker)
+        axes.plot(rounds, values.mean(axis=0), **style, marker=marker)
+        band(axes, rounds, values, style)
+        drawn += values.mean(axis=0).tolist()
     if comparison.target is not None:
         axes.axhline(comparison.target, color="#999999", linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
         axes.annotate(f"target {comparison.target:.1%}", (0.01, comparison.target), xycoords=("axes fraction", "data"),
                       xytext=(0, 3), textcoords="offset points", fontsize=7.5, color="#777777")
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     axes.set(xlabel="round", ylabel=_measure(comparison))
-    axes.set_ylim(top=1.005)
+    fit_shares(axes, [*drawn, *([] if comparison.target is None else [comparison.target])])
     whole_rounds(axes)
 
 

@@ -134,17 +134,26 @@ def _rounds(row: Row) -> str:
 
 
 def _needs(row: Row) -> list[str]:
-    population = Recipe.from_mapping(row["settings"]).population
+    return needs(Recipe.from_mapping(row["settings"]), row["personal"])
+
+
+def needs(recipe: Recipe, personal: bool) -> list[str]:
+    """What a method has that others have not.
+
+    Args:
+        personal: whether clients keep tensors of their own.
+    """
+    population = recipe.population
     held = population.get("hold_out")
-    needs = []
+    found = []
     if held is not None:
         place = "shared with all clients" if population.get("share") else "at the server"
-        needs.append(f"{100 * held.args['fraction']:.3g}% of the data {place}")
+        found.append(f"{100 * held.args['fraction']:.3g}% of the data {place}")
     if population.get("validation") is not None:
-        needs.append("a validation set on each device")
-    elif row["personal"]:
-        needs.append("tensors of its own on each device")
-    return needs
+        found.append("a validation set on each device")
+    elif personal:
+        found.append("tensors of its own on each device")
+    return found
 
 
 def _all_needs(rows: Sequence[Row]) -> list[str]:

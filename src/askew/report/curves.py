@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from askew.core.errors import AskewError
-from askew.report.canvas import DASHES, check_plot_path, save_figure, whole_rounds
+from askew.report.canvas import DASHES, check_plot_path, line_styles, save_figure, whole_rounds
 from askew.report.palette import class_colours
 
 if TYPE_CHECKING:
@@ -42,16 +42,15 @@ def plot_curves(runs: Mapping[str, Records], path: str | Path, what: str = "accu
         raise AskewError(f"plot: {f'run {empty[0]!r} has' if empty else 'there are'} no rounds with {what!r} to draw")
     percent = "accuracy" in what
     ranked = sorted(points, key=lambda name: -points[name][1][-1])
-    colours = class_colours(10)[:9]  # the tenth is too pale for a line; 9 colours x 4 dashes: 36 lines that differ
+    styles = line_styles(len(points))
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
         for at, name in enumerate(points):  # colours by the caller's order: the same method keeps its colour
             rounds, values = points[name]
             last = f"{values[-1]:.1%}" if percent else f"{values[-1]:#.3g}"
-            axes.plot(rounds, values, color=colours[at % len(colours)], linestyle=DASHES[at % len(DASHES)],
-                      linewidth=1.7 if len(points) <= 6 else 1.4, marker="o" if len(rounds) == 1 else None,
-                      label=f"{last}  {name}", zorder=3 - ranked.index(name) / 100)
+            axes.plot(rounds, values, **styles[at], linewidth=1.7 if len(points) <= 6 else 1.4,
+                      marker="o" if len(rounds) == 1 else None, label=f"{last}  {name}")
         axes.set(xlabel="round", ylabel=what.replace("_", " "))
         whole_rounds(axes)
         if percent:

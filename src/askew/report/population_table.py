@@ -19,7 +19,7 @@ _MARKS = string.digits + string.ascii_lowercase + string.ascii_uppercase  # one 
 
 
 def client_rows(counts: np.ndarray, reference: np.ndarray | None, client_names: Sequence[str], clients: np.ndarray,
-                title: str | None = None) -> Table:
+                title: str | None = None, column: str = "client") -> Table:
     """One row for each of `clients`: size, classes, EMD, entropy and a bar with a mark for each thirtieth.
 
     Args:
@@ -28,10 +28,12 @@ def client_rows(counts: np.ndarray, reference: np.ndarray | None, client_names: 
         client_names: of all clients.
         clients: which to show.
         title: above the table.
+        column: what clients are called: hospital.
     """
     table = Table(title=title, box=None, header_style="bold", title_style="bold", title_justify="left", pad_edge=False)
-    for name in ("client", "examples", "classes", "EMD", "entropy"):
-        table.add_column(name, justify="left" if name == "client" else "right", no_wrap=True)
+    table.add_column(Text(column), no_wrap=True)
+    for name in ("examples", "classes", "EMD", "entropy"):
+        table.add_column(name, justify="right", no_wrap=True)
     with_bar = counts.shape[1] <= len(_MARKS)
     if with_bar:
         table.add_column("class distribution", no_wrap=True)

@@ -160,7 +160,7 @@ class _Evaluation:
                                                        "examples": there.astype(int).tolist()},
             "confusion": None if confusion is None else _counts(confusion * len(self._labels) / confusion.sum()),
             "clients": None if clients > MANY_CLIENTS else {
-                "name": client_names(task),
+                "name": task.client_names,
                 "group": None if task.population.groups is None else task.population.groups.tolist(),
                 "examples": task.population.sizes.tolist(), "model": self._choice.tolist(),
                 "score": _numbers(self._client_scores),
@@ -202,17 +202,6 @@ def _own(task: Task, labels: np.ndarray, clients: np.ndarray) -> np.ndarray:
         own = population.test[client]
         result[own] += 1 / max(len(own), 1)
     return result
-
-
-def client_names(task: Task) -> list[str]:
-    """By the data's own ids where each client is one of them, else by number."""
-    ids, owned = task.data.client_ids, task.population.train
-    if ids is not None:
-        mine = ids[owned.indices]
-        first = mine[owned.offsets[:-1]]
-        if (np.repeat(first, owned.sizes) == mine).all() and len(np.unique(first)) == len(first):
-            return [str(name) for name in first.tolist()]
-    return [str(client) for client in range(task.num_clients)]
 
 
 def _number(value: float | None) -> float | None:

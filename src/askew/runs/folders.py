@@ -18,6 +18,7 @@ from askew.runs.lock import Lock
 
 MARKER = "askew.json"  # says that a folder is askew's, and what is in it
 RECIPE, METRICS, ENVIRONMENT = "recipe.toml", "metrics.jsonl", "environment.json"
+PAGE = "report.html"  # what `askew report` writes of runs
 
 
 def check_apart(folders: Sequence[Path]) -> None:

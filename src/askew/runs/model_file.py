@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from importlib import metadata
@@ -25,6 +26,8 @@ from askew.runs.run_folder import MODEL, RunFolder
 
 FORMAT = 1
 PERSONAL = "personal"
+DTYPES = ("uint8", "int8", "int16", "int32", "int64", "bool", "float16", "bfloat16", "float32", "float64")
+_NUMBER, _FILE = re.compile(r"[0-9]{1,12}"), re.compile(r"model(-[0-9]{1,12})?\.safetensors")
 LARGEST_INPUT = 2**28  # numbers in one example
 
 
@@ -76,9 +79,12 @@ class About:
         check_fields(self)
         if math.prod(self.input_shape) > LARGEST_INPUT:
             raise AskewError(f"inputs of shape {list(self.input_shape)} are too large")
-        if not isinstance(getattr(torch, self.input_dtype, None), torch.dtype):
-            raise AskewError(f"input_dtype {shown(self.input_dtype)} is no type of torch's")
-        if not self.models or not all(number.isdecimal() for number in self.models):
+        if self.input_dtype not in DTYPES:
+            raise AskewError(f"input_dtype {shown(self.input_dtype)} is none of {', '.join(DTYPES)}")
+        if self.table is not None and self.input_shape != (len(self.table.inputs),):
+            raise AskewError(f"a table of {len(self.table.inputs)} inputs for inputs of shape {list(self.input_shape)}")
+        if not self.models or not all(_NUMBER.fullmatch(number) and _FILE.fullmatch(file)
+                                      for number, file in self.models.items()):
             raise AskewError(f"models must name files of weights by number, not {shown(self.models)}")
         if self.choice is not None and not {str(number) for number in self.choice} <= set(self.models):
             raise AskewError("choice names a model that is not there")
@@ -96,8 +102,8 @@ class About:
     def as_mapping(self) -> dict[str, Any]:
         """For the file: the format first."""
         plain = {each.name: getattr(self, each.name) for each in fields(self)}
-        steps = [{"name": step.name, "arguments": {name: str(value) if isinstance(value, Spec) else value
-                                                   for name, value in step.args.items()}} for step in self.preprocess]
+        steps = [{"name": step.name, "arguments": {name: _plain(value) for name, value in step.args.items()}}
+                 for step in self.preprocess]
         return {"format": plain.pop("format"), **plain, "preprocess": steps, "models": dict(self.models),
                 "table": None if self.table is None else self.table.as_mapping()}
 
@@ -151,7 +157,7 @@ def _describe(simulation: Simulation, folder: RunFolder, files: Mapping[int, str
         input_dtype=str(stored).removeprefix("torch."), divide_by=255.0 if stored == torch.uint8 else None,
         preprocess=tuple(step.spec.with_args(**step.measured) for step in task.steps if step.spec is not None),
         objective=str(recipe.objective), targets=data.targets, classes=data.classes, table=data.columns,
-        clients=tuple(task.population.names(data)) if named else None,
+        clients=tuple(task.client_names) if named else None,
         models={str(number): file for number, file in files.items()}, choice=choice, personal=own or None,
         data=data.name, recipe=recipe.name, fingerprint=recipe.fingerprint, rounds=simulation.round, askew=_version())
 
@@ -168,6 +174,11 @@ def _personal(simulation: Simulation) -> dict[str, Tensor]:
         before, after = {**shared.params, **shared.buffers}, {**entered.params, **entered.buffers}
         rows.append({name: v for name, v in after.items() if v is not before[name]})
     return {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
+
+
+def _plain(value: Any) -> Any:
+    """An argument of a step as JSON has it."""
+    return str(value) if isinstance(value, Spec) else value.tolist() if hasattr(value, "tolist") else value
 
 
 def _version() -> str:

@@ -17,6 +17,7 @@ from askew.runs.configuration import Configuration, Means
 from askew.runs.driver import drive
 from askew.runs.folders import check_free
 from askew.runs.pace import Every
+from askew.runs.progress import shown
 from askew.runs.result import Result
 from askew.runs.run_folder import RunFolder
 
@@ -25,7 +26,8 @@ from askew.runs.run_folder import RunFolder
 def run(recipe: Recipe, *, data: Dataset | None = None, population: Population | None = None,
         model: nn.Module | None = None, engine: str = "auto", precision: str = "fp32", device: str = "cpu",
         data_dir: str | None = None, out: str | Path | None = None, overwrite: bool = False,
-        checkpoint_every: str | int | None = None, on_round: Callable[[Record, Recipe], None] | None = None) -> Result:
+        checkpoint_every: str | int | None = None, on_round: Callable[[Record, Recipe], None] | None = None,
+        progress: bool | None = None) -> Result:
     """Train a recipe. Ctrl-C, SIGTERM, SIGHUP stop it; with a folder, whatever stops it, `resume` goes on from there.
 
     Args:
@@ -39,7 +41,10 @@ def run(recipe: Recipe, *, data: Dataset | None = None, population: Population |
         overwrite: replace a run that the folder holds; only what askew wrote goes.
         checkpoint_every: so many rounds (10), or a time ("30s"); else so that about 5% of the time is lost at worst, or
             a few seconds, and saving takes at most 5% of it.
-        on_round: called with each round's record.
+        on_round: called with each round's record and the recipe, when the round is done; `records` of the result are
+            the same objects. An exception of its own ends the run, which is kept as far as it came.
+        progress: whether to say how far it is. None: in a notebook, as a live line; True: elsewhere, too, as lines on
+            stderr; False: nowhere.
 
     Returns:
         the result; when it was stopped, what there is so far.
@@ -55,7 +60,8 @@ def run(recipe: Recipe, *, data: Dataset | None = None, population: Population |
         check_free(Path(out), overwrite)
     means = Means(engine, precision, device, data_dir, data, population, model,
                   checkpoint_every=Every.of(checkpoint_every))
-    result = _one(Configuration(recipe, None if out is None else Path(out), overwrite=overwrite), means, on_round)
+    result = _one(Configuration(recipe, None if out is None else Path(out), overwrite=overwrite), means, on_round,
+                  progress)
     if result.interrupted and result.simulation is None:
         raise KeyboardInterrupt  # before there was anything to keep
     return result
@@ -65,7 +71,7 @@ def run(recipe: Recipe, *, data: Dataset | None = None, population: Population |
 def resume(path: str | Path, *, data: Dataset | None = None, population: Population | None = None,
            model: nn.Module | None = None, engine: str = "auto", device: str = "cpu", data_dir: str | None = None,
            checkpoint_every: str | int | None = None,
-           on_round: Callable[[Record, Recipe], None] | None = None) -> Result:
+           on_round: Callable[[Record, Recipe], None] | None = None, progress: bool | None = None) -> Result:
     """Go on with an interrupted run; the result is the one it would have had without the break.
 
     Objects that `run` was given in place of what the recipe names must be given here again.
@@ -75,17 +81,22 @@ def resume(path: str | Path, *, data: Dataset | None = None, population: Populat
         engine: "auto" takes the one that the run began with, for the same bits.
         checkpoint_every: as in `run`.
         on_round: called with each round's record; those that lie behind come first.
+        progress: as in `run`.
     """
     folder = RunFolder.open(Path(path))
     folder.check_checkpoint()
     means = Means(engine, device=device, data_dir=data_dir or folder.environment.get("data_dir"), data=data,
                   population=population, model=model, checkpoint_every=Every.of(checkpoint_every))
-    return _one(Configuration(folder.recipe, folder.path, go_on=True, retry=True), means, on_round)
+    return _one(Configuration(folder.recipe, folder.path, go_on=True, retry=True), means, on_round,
+                progress)
 
 
-def _one(configuration: Configuration, means: Means, on_round: Callable[[Record, Recipe], None] | None) -> Result:
-    [result] = drive([configuration], means, stop_at_failure=True,
-                     on_round=None if on_round is None else lambda _, record, recipe: on_round(record, recipe))
+def _one(configuration: Configuration, means: Means, on_round: Callable[[Record, Recipe], None] | None,
+         progress: bool | None) -> Result:
+    recipe = configuration.recipe
+    with shown(recipe.rounds, f"{recipe.name} on {recipe.data.name}", progress, on_round) as tell:
+        [result] = drive([configuration], means, stop_at_failure=True,
+                         on_round=None if tell is None else lambda _, record, recipe: tell(record, recipe))
     if result.diverged is not None:
         raise DivergedError(result.diverged)
     return result

@@ -24,7 +24,7 @@ from askew.core.errors import AskewError, first_line
 from askew.core.recipe import Recipe
 from askew.runs.checkpoints import MEMORY, About, Checkpoints, DamagedError
 from askew.runs.evaluation import EVALUATION, write_evaluation
-from askew.runs.folders import ENVIRONMENT, MARKER, METRICS, RECIPE, check_free, mark
+from askew.runs.folders import ENVIRONMENT, MARKER, METRICS, PAGE, RECIPE, check_free, mark
 from askew.runs.lock import Lock
 
 SUMMARY = "summary.json"
@@ -47,6 +47,7 @@ class RunFolder:
     training.safetensors the model that training would go on from, where it is another one (FedNNNN)
     evaluation.json      what the final models are worth, in detail: only of a run that reached its end
     summary.json         final numbers and times, and the SHA-256 of metrics, weights and evaluation
+    report.html          the page of `askew report`, where one was written
     checkpoint-N.*       only while a run is unfinished: what `askew resume` needs
     """
 
@@ -105,7 +106,7 @@ class RunFolder:
         """Remove what askew wrote, and nothing else, but for the marker; a folder in a file's place is nobody's of
         ours."""
         ours = [path for path in self.path.iterdir()
-                if path.name in (RECIPE, METRICS, SUMMARY, ENVIRONMENT, EVALUATION, MODEL)
+                if path.name in (RECIPE, METRICS, SUMMARY, ENVIRONMENT, EVALUATION, MODEL, PAGE)
                 or WEIGHTS.fullmatch(path.name)]
         for path in [*ours, *self.checkpoints.paths]:
             if path.is_dir() and not path.is_symlink():

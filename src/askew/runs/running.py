@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from askew.core import interrupt
 from askew.core.errors import first_line
 from askew.core.interrupt import shielded
 from askew.core.pool import MANY_CLIENTS
@@ -76,6 +77,8 @@ class Running:
             try:
                 self._evaluation = evaluate_run(self.simulation, self.records)
             except Exception as error:  # of an objective of the user's, or no memory: no reason to lose a trained model
+                if interrupt.came():  # what it raised has come out as another error
+                    raise KeyboardInterrupt from error
                 warnings.warn(f"{self.folder.path} gets no {EVALUATION}: {first_line(error)}", stacklevel=2)
 
     def end(self, stopped: str | None = None, together: int = 1, failed: str | None = None) -> Result:

@@ -13,10 +13,12 @@ from askew.core.arguments import checked
 from askew.core.dataset import Dataset
 from askew.core.errors import AskewError
 from askew.core.recipe import Recipe
+from askew.rounds.simulation import Record
 from askew.runs.configuration import Configuration, Means, OnEnd, OnRound
 from askew.runs.driver import drive
 from askew.runs.folders import check_apart
 from askew.runs.pace import Every
+from askew.runs.progress import shown
 from askew.runs.result import Result
 
 
@@ -31,20 +33,23 @@ def grid(base: Recipe, axes: Mapping[str, Sequence[Any]]) -> list[Recipe]:
         >>> len(grid(Recipe(), {"sgd.lr": [0.01, 0.1], "seed": [0, 1, 2]}))
         6
     """
-    recipes = []
-    for values in product(*axes.values()):
-        recipe = base
-        for address, value in zip(axes, values, strict=True):
-            recipe = recipe.with_setting(address, value)
-        recipes.append(recipe)
-    return recipes
+    return [with_settings(base, dict(zip(axes, values, strict=True))) for values in product(*axes.values())]
+
+
+@checked
+def with_settings(base: Recipe, settings: Mapping[str, Any]) -> Recipe:
+    """A variant with several settings changed, by their addresses."""
+    for address, value in settings.items():
+        base = base.with_setting(address, value)
+    return base
 
 
 @checked
 def sweep(recipes: Sequence[Recipe], *, data: Dataset | None = None, model: nn.Module | None = None,
           engine: str = "auto", precision: str = "fp32", device: str = "cpu", data_dir: str | None = None,
           folders: Sequence[Path] | None = None, retry_failed: bool = False, checkpoint_every: str | int | None = None,
-          limit_s: float | None = None, on_round: OnRound | None = None, on_end: OnEnd | None = None) -> list[Result]:
+          limit_s: float | None = None, on_round: OnRound | None = None, on_end: OnEnd | None = None,
+          progress: bool | None = None) -> list[Result]:
     """Train recipes, those of equal shape together.
 
     Args:
@@ -59,6 +64,7 @@ def sweep(recipes: Sequence[Recipe], *, data: Dataset | None = None, model: nn.M
         on_round: called with (number of the recipe, record, recipe); rounds that an earlier sweep did come first.
         on_end: called with (number of the recipe, result) when a configuration is finished,
             diverged, failed or interrupted.
+        progress: as in `askew.run`.
 
     Returns:
         one result per recipe, in their order; a configuration that diverges or fails does not stop the others. On
@@ -71,4 +77,12 @@ def sweep(recipes: Sequence[Recipe], *, data: Dataset | None = None, model: nn.M
                       for i, recipe in enumerate(recipes)]
     # With folders all is on disk: hundreds of simulations need not stay in memory.
     means = Means(engine, precision, device, data_dir, data, model=model, checkpoint_every=Every.of(checkpoint_every))
-    return drive(configurations, means, keep=folders is None, limit_s=limit_s, on_round=on_round, on_end=on_end)
+    with shown(sum(recipe.rounds for recipe in recipes), f"{len(recipes)} configurations", progress, None) as tell:
+
+        def both(i: int, record: Record, recipe: Recipe) -> None:
+            if tell is not None:
+                tell(record, recipe)
+            if on_round is not None:
+                on_round(i, record, recipe)
+
+        return drive(configurations, means, keep=folders is None, limit_s=limit_s, on_round=both, on_end=on_end)

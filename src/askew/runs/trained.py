@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+import re
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,40 +12,20 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from askew.core import registry
 from askew.core.arguments import checked
 from askew.core.arrays import read_arrays
 from askew.core.cells import words
 from askew.core.columns import Columns
 from askew.core.dataset import check_inputs
 from askew.core.errors import AskewError, first_line, shown, suggest
-from askew.core.preprocess import Preprocess
-from askew.core.registry import Spec
 from askew.data.rows import Rows, read_rows, rows_of
-from askew.engine.task import available, build_network, prepared
+from askew.engine.task import available, prepared
 from askew.engine.tuning import CHUNK
+from askew.runs.deployed import Deployed, network_of, put_own, put_weights, step_of
 from askew.runs.model_file import PERSONAL, About, read_about
-from askew.runs.run_folder import INTERRUPTED, MODEL, RunFolder
+from askew.runs.run_folder import FAILED, INTERRUPTED, MODEL, RunFolder
 
 MOST_NAMES = 20  # of clients in an error
-
-
-class Deployed(nn.Module):
-    """A network with its preprocessing in front: from inputs as the data store them to outputs.
-
-    Args:
-        network: the network alone.
-        prepare: what stored inputs go through before it.
-    """
-
-    def __init__(self, network: nn.Module, prepare: Preprocess) -> None:
-        super().__init__()
-        self.network = network
-        self._prepare = prepare
-
-    def forward(self, x: Tensor) -> Tensor:
-        outputs: Tensor = self.network(self._prepare.apply(x, None))
-        return outputs
 
 
 class Trained:
@@ -60,9 +40,9 @@ class Trained:
 
     def __init__(self, folder: RunFolder, about: About, model: nn.Module | None, device: torch.device) -> None:
         self._folder, self.about, self._device = folder, about, device
-        self._network = _network(about, model)
-        self._steps = [_step(spec) for spec in about.preprocess]
-        self._modules: dict[tuple[int, int | None], Deployed] = {}
+        self._network = network_of(about, model)
+        self._steps = [step_of(spec) for spec in about.preprocess]
+        self._modules: dict[int, Deployed] = {}
         self._for(next(iter(map(int, about.models))), None)  # what does not fit is told of now
 
     def __repr__(self) -> str:
@@ -139,7 +119,8 @@ class Trained:
         inputs = table.encode(where, {name: values for name, values in rows.items() if values is not None})
         if client is not None or table.client not in rows or not (self.about.choice or self.about.personal):
             return self._run(inputs, *self._model_of(client))
-        return self._by_client(inputs, words(rows[table.client] or []))
+        owners = rows[table.client]
+        return self._by_client(inputs, [None] * len(inputs) if owners is None else words(owners))
 
     @checked
     def read(self, path: str | Path) -> Rows:
@@ -149,10 +130,10 @@ class Trained:
     @cached_property
     def _names(self) -> np.ndarray:
         names = self.about.classes
-        if self.about.targets == "tokens" or all(name.lstrip("-").isdecimal() and str(int(name)) == name
-                                                 for name in names):
-            return np.array([int(name) for name in names])
-        return np.array(names, object)
+        if self.about.targets == "tokens":
+            return np.arange(len(names))
+        whole = all(re.fullmatch(r"-?(0|[1-9][0-9]{0,17})", name) for name in names)
+        return np.array([int(name) for name in names]) if whole else np.array(names, object)
 
     def _table(self, where: str, rows: Rows) -> Columns:
         table = self.about.table
@@ -186,9 +167,10 @@ class Trained:
                              f"{self.about.input_dtype}{' (0..255)' if dtype == torch.uint8 else ''}; give them as "
                              "they were stored")
         stored = x.to(dtype)
-        if not dtype.is_floating_point and not torch.equal(stored.to(torch.int64), x.to(torch.int64)):
-            raise AskewError(f"predict: inputs hold {int(x.min())}..{int(x.max())}, which {self.about.input_dtype} "
-                             "cannot; give them as the data store them")
+        whole = x.to(torch.int64) if not dtype.is_floating_point else None  # torch knows little of other wide integers
+        if whole is not None and not torch.equal(stored.to(torch.int64), whole):
+            raise AskewError(f"predict: inputs hold {int(whole.min())}..{int(whole.max())}, which "
+                             f"{self.about.input_dtype} cannot; give them as the data store them")
         check_inputs("predict", stored)
         return stored
 
@@ -203,8 +185,10 @@ class Trained:
     def _by_client(self, inputs: Tensor, names: list[str | None]) -> Tensor:
         """Each row with the model of its client."""
         found: list[Tensor] = [torch.zeros(0)] * len(names)
-        for name in dict.fromkeys(names):
-            rows = [row for row, other in enumerate(names) if other == name]
+        of_client: dict[str | None, list[int]] = {}
+        for row, name in enumerate(names):
+            of_client.setdefault(name, []).append(row)
+        for name, rows in of_client.items():
             known = name is not None and name in (self.about.clients or ())
             if not known and self.about.personal:
                 raise AskewError(f"predict: row {rows[0] + 1} is of client {shown(name)}, who has no model of its own; "
@@ -240,21 +224,19 @@ class Trained:
         return first if about.choice is None else about.choice[at], at if about.personal else None
 
     def _for(self, number: int, own: int | None) -> Deployed:
-        """A model with its preprocessing, made once."""
-        if (number, own) not in self._modules:
+        """A model with its preprocessing; shared ones are made once, those of single clients each time."""
+        if own is not None or number not in self._modules:
             network = copy.deepcopy(self._network)
-            _put(network, self._weights(self.about.models[str(number)]), self._folder.path)
+            weights = self._folder.load_weights(self.about.models[str(number)].removesuffix(".safetensors"))
+            put_weights(network, weights, self._folder.path)
             if own is not None:
-                _put_own(network, self._own, own, self._folder.path)
+                put_own(network, self._own, own, self._folder.path)
             x = torch.zeros(2, *self.about.input_shape, dtype=self.about.dtype)
             module = Deployed(network, prepared(self._steps, network, x)).eval().to(self._device)
-            self._modules[number, own] = module.requires_grad_(False)
-        return self._modules[number, own]
-
-    def _weights(self, file: str) -> dict[str, Tensor]:
-        if Path(file).name != file:
-            raise AskewError(f"{str(self._folder.path / MODEL)!r} is damaged: {shown(file)} is no file of the folder")
-        return self._folder.load_weights(file.removesuffix(".safetensors"))
+            if own is not None:
+                return module.requires_grad_(False)
+            self._modules[number] = module.requires_grad_(False)
+        return self._modules[number]
 
     @cached_property
     def _own(self) -> dict[str, Tensor]:
@@ -277,7 +259,9 @@ def load(folder: str | Path, model: nn.Module | None = None, device: str = "cpu"
     run = RunFolder.open(Path(folder))
     if "stopped" not in run.summary or run.summary["stopped"] is not None:
         stopped = run.summary.get("stopped")
-        why = "was interrupted" if stopped == INTERRUPTED else f"broke off ({stopped})" if stopped else "has not ended"
+        if stopped not in (None, INTERRUPTED, FAILED):
+            raise AskewError(f"{str(folder)!r} has no model to use: training broke off ({stopped})")
+        why = {None: "has not ended", INTERRUPTED: "was interrupted", FAILED: "failed"}[stopped]
         raise AskewError(f"{str(folder)!r} has no model to use yet: the run {why}; go on with: askew resume {folder}")
     if not (run.path / MODEL).exists():
         raise AskewError(f"{str(folder)!r} is of an earlier version of askew, which did not write {MODEL}; train it "
@@ -285,46 +269,3 @@ def load(folder: str | Path, model: nn.Module | None = None, device: str = "cpu"
     about = read_about(run.path / MODEL)
     run.check_files()
     return Trained(run, about, model, available(device))
-
-
-def _network(about: About, model: nn.Module | None) -> nn.Module:
-    if model is not None:
-        try:
-            return copy.deepcopy(model)
-        except Exception as error:  # layers that are not initialised yet, locks, ...
-            raise AskewError(f"model: the network cannot be copied ({first_line(error)})") from None
-    if about.network is None:
-        raise AskewError(f"the run trained a network of your own ({about.network_class}), and no file runs code: give "
-                         f"it, askew.load(folder, model={about.network_class}(...))")
-    shape = about.input_shape
-    for spec in about.preprocess:
-        shape = _step(spec).shape(shape)
-    with torch.random.fork_rng(devices=[]):
-        return build_network(registry.parse("model", about.network), input_shape=shape, num_classes=len(about.classes))
-
-
-def _step(spec: Spec) -> Preprocess:
-    step: Preprocess = registry.build("preprocess", spec)
-    return step
-
-
-def _put(network: nn.Module, weights: Mapping[str, Tensor], folder: Path) -> None:
-    """Weights into a network that must have just these."""
-    here = {name: tuple(v.shape) for name, v in network.state_dict().items()}
-    there = {name: tuple(v.shape) for name, v in weights.items()}
-    if here != there:
-        odd = next(name for name in {**here, **there} if here.get(name) != there.get(name))
-        raise AskewError(f"the weights in {str(folder)!r} are of another network: {odd} is {there.get(odd, 'missing')} "
-                         f"there and {here.get(odd, 'missing')} in {type(network).__name__}")
-    network.load_state_dict(dict(weights))
-
-
-def _put_own(network: nn.Module, own: Mapping[str, Tensor], row: int, folder: Path) -> None:
-    """A client's own tensors, by the names under which a network lists them first."""
-    places = {**dict(network.named_parameters()), **dict(network.named_buffers())}
-    with torch.no_grad():
-        for name, rows in own.items():
-            if name not in places or row >= len(rows) or rows[row].shape != places[name].shape:
-                raise AskewError(f"{PERSONAL}.safetensors in {str(folder)!r} is of another network: {name} does not "
-                                 "fit")
-            places[name].copy_(rows[row])

@@ -58,6 +58,7 @@ PIECES: dict[str, dict[str, list[str]]] = {
         "tf_cifar": ["tf_cifar(size=6)"],
     },
     "model": {
+        "bag_of_words": ["bag_of_words(vocabulary=5, width=4)"],
         "fedcd_cnn": ["fedcd_cnn()"],
         "fednnnn_cifar_cnn": ["fednnnn_cifar_cnn()"],
         "fednnnn_mnist_cnn": ["fednnnn_mnist_cnn()"],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import gzip
 import io
 import json
@@ -12,6 +14,7 @@ import zipfile
 import zlib
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 
@@ -213,6 +216,8 @@ def tables(folder: Path) -> list[Path]:
     (folder / "words.csv").write_text("\n".join(["a,b,y,site", *rows]) + "\n")
     quoted = [f'{i}.5,1e{i},{i % 2},"s, {i}"' for i in range(8)]
     (folder / "quoted.csv").write_text("\r\n".join(['\ufeff"a","b","y","site"', *quoted, ""]))
+    gaps = [f"{'NA' if i % 5 == 1 else i};{'uvw'[i % 3] if i % 4 else ''};{i % 2};{i % 3}" for i in range(12)]
+    (folder / "gaps.csv").write_text("\n".join(["a;b;y;site", *gaps]) + "\n")
     return sorted(folder.iterdir())
 
 
@@ -248,6 +253,64 @@ def images(folder: Path) -> list[Path]:
     return sorted(folder.glob("*/*"))
 
 
+def rearranged_json(content: bytes, draw: Random) -> bytes:
+    """Values of an object of JSON exchanged, left out, or put where others stood; other files are damaged as they
+    are."""
+    try:
+        whole = json.loads(content)
+    except ValueError:
+        return damaged(content, draw)
+    places: list[tuple[Any, Any]] = []
+
+    def walk(value: Any) -> None:
+        for key in list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+            places.append((value, key))
+            walk(value[key])
+
+    walk(whole)
+    for _ in range(draw.choice((1, 1, 2, 4))):
+        holder, key = draw.choice(places)
+        other, there = draw.choice(places)
+        with contextlib.suppress(LookupError):  # what was changed before may be gone
+            if draw.random() < 0.2:
+                del holder[key]
+            else:
+                holder[key] = draw.choice((None, True, -1, 0, 1.5, 2**40, 1e308, float("nan"), "", "x", "a\0b", [], {},
+                                           [[]], "9" * 5000, draw.choice(STEPS), copy.deepcopy(other[there])))
+    return json.dumps(whole).encode()
+
+
+STEPS = ("mlp(hidden=[3])", "mlp(hidden=[1000000000])", "resnet20()", "tf_cifar", "float32", "uint8", "int64",
+         "../model.safetensors", "model.safetensors")
+
+
 def facts(folder: Path) -> list[Path]:
     (folder / "rates.json").write_text(json.dumps({"this machine": {"mlp on digits": 1234.5, "cnn on mnist": 2e4}}))
     return [folder / "rates.json"]
+
+
+ODD = (None, True, -1, 0, 1e308, float("nan"), 10**400, "", "x" * 300, "\u2028<b>", [], [[]], [None], {}, {"a": 1},
+       [1, 2])
+
+
+def in_json(content: bytes, draw: Random) -> bytes:
+    """One value of JSON, or of a line of it, exchanged or gone; other texts are damaged as bytes."""
+    lines = content.split(b"\n")
+    whole = content[:1] == b"{" and lines[0] in (b"{", b"{}")
+    at = 0 if whole else draw.randrange(max(1, len(lines) - 1))
+    try:
+        value = json.loads(content if whole else lines[at])
+    except ValueError:
+        return damaged(content, draw)
+    holder, places = value, []
+    while isinstance(holder, dict | list) and holder and (not places or draw.random() < 0.8):
+        places.append((holder, draw.choice(list(holder) if isinstance(holder, dict) else range(len(holder)))))
+        holder = holder[places[-1][1]]
+    if places:
+        parent, key = places[-1]
+        if draw.random() < 0.2:
+            del parent[key]
+        else:
+            parent[key] = draw.choice(ODD)
+    lines[at] = json.dumps(value).encode()
+    return lines[0] if whole else b"\n".join(lines)

@@ -24,7 +24,12 @@ from askew.data.speech_commands import TEST_LIST, _features, read_clip, read_lis
 from askew.engine.task import Task, build_task
 from askew.papers import store
 from askew.papers.machine_facts import recall
+from askew.pieces.methods import fedcd, fedper
 from askew.pieces.start.pretrained import pretrained
+from askew.runs.model_file import read_about
+from askew.runs.run import run
+from askew.runs.run_folder import RunFolder
+from askew.runs.trained import Trained
 from fuzzing import formats
 from fuzzing.reader import Reader
 
@@ -78,6 +83,32 @@ def _task() -> Task:
     return build_task(Recipe(population="iid(clients=2)", model="mlp(hidden=[4])"))
 
 
+def models(folder: Path) -> list[Path]:
+    """What one needs to use the models of three runs: of images, of a table, of a table with tensors of each client's
+    own and several models."""
+    formats.tables(folder)
+    table_of = f"table({str(folder / 'gaps.csv')!r}, label='y', client='site', missing='indicator')"
+    small = Recipe(population="iid(clients=2)", model="mlp(hidden=[4])", rounds=1, batch_size=0)
+    rows = small.replace(data=table_of, preprocess=["normalise()"])
+    several = fedcd(fedper(rows.replace(population="iid(clients=2)", rounds=2)), milestones=[1])
+    recipes = {"images": small, "rows": rows, "several": several}
+    for name, recipe in recipes.items():
+        run(recipe, out=folder / name)
+    return [*(folder / name / "model.json" for name in recipes), folder / "several" / "personal.safetensors",
+            folder / "rows" / "model.safetensors"]
+
+
+def read_model(path: Path) -> Any:
+    """As `askew.load` does behind the checksums."""
+    model = Trained(RunFolder.open(path.parent), read_about(path.parent / "model.json"), None, torch.device("cpu"))
+    for client in model.clients or ():
+        model.module_for(client)
+    if model.columns is not None:
+        row = {f.name: f.categories[0] if f.categories else "1" for f in model.columns.features}
+        model.predict([row], client=(model.clients or (None,))[0])
+    return model
+
+
 def results(folder: Path) -> list[Path]:
     """The smallest file of the papers' results."""
     kept = (Path(__file__).parents[3] / "results" / "zhao2018").glob("*.json")
@@ -108,12 +139,13 @@ READERS = (
            always_ok=True),
     Reader("images", formats.images, lambda path: image_folder(str(path.parents[1]), size=4),
            ("data/image_folder.py:_read_one",), formats.in_png),
-    Reader("csv", formats.tables, lambda path: table(str(path), label="y", client="site"),
+    Reader("csv", formats.tables, lambda path: table(str(path), label="y", client="site", missing="indicator"),
            ("data/rows.py:_read_csv",)),
     Reader("parquet", formats.parquets, read_parquet, ("data/rows.py:_read_parquet",)),
     Reader("counts", formats.counts, read_counts, ("data/skew_table.py:_read_rows",)),
     Reader("weights", weights, lambda path: pretrained(str(path)).make(_task(), _task().fresh),
            ("pieces/start/pretrained.py:make",)),
+    Reader("model", models, read_model, ("runs/model_file.py:read_about",), formats.rearranged_json),
     Reader("results", results, store.read, ("papers/store.py:read",)),
     Reader("facts", formats.facts, recall, ("papers/machine_facts.py:recall",), always_ok=True),
 )
@@ -126,6 +158,8 @@ NOT_HERE = {
     "data/verify.py": "reads through the readers of the data sets",
     "cli/diagnose.py": "asks which of two readers it is for",
     "testing/check.py": "what it wrote itself, in memory",
+    "report/page/collect.py": "run folders, many files at once: tests/report/test_damaged_runs.py",
+    "report/page/write.py": "files of the package and of plotly's",
     "report/paper_page.py": "the project's own pages",
     "papers/citations.py": "files of the package",
     "core/recipe.py": "recipes: not yet",
