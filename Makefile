@@ -8,13 +8,14 @@
 # make soak    thousands of rounds: memory and time must not grow; writes results/reliability
 # make vectors write the test vectors in vectors/, and check four methods with them in plain numpy
 # make corners the quick tests with the oldest and newest Python and torch that are promised, where they can be had
-# make papers  write docs/papers and the README's summary from results/
+# make docs    build the documentation as a site in build/site; any warning is an error
+# make papers  write docs/papers from results/
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: setup demo test fast long fuzz kills faults soak lint corners papers vectors clean
+.PHONY: setup demo test fast long fuzz kills faults soak lint corners papers docs vectors clean
 
 setup: $(VENV)/.installed
 
@@ -61,6 +62,9 @@ corners:
 
 papers: setup
 	$(BIN)/python -m askew.report.paper_page results docs
+
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 vectors: setup
 	$(BIN)/python vectors/make.py

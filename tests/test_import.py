@@ -8,7 +8,7 @@ import pytest
 
 # Libraries that only some commands need, and the parts of askew that import them.
 HEAVY = ("torch", "numpy", "safetensors", "matplotlib", "pooch", "PIL", "pyarrow", "pandas", "sklearn", "scipy",
-         "triton", "plotly", "jinja2",
+         "triton", "plotly", "jinja2", "tensorboard", "mlflow", "wandb",
          "flwr", "datasets", "askew.core.registry", "askew.pieces", "askew.data", "askew.models", "askew.partition",
          "askew.engine", "askew.rounds", "askew.runs")
 COMMAND = "import sys; sys.argv = ['askew', {}]; import askew.cli.app; askew.cli.app.main()"

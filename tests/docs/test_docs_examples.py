@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import shlex
@@ -12,15 +13,16 @@ import pytest
 import typer
 
 import askew
-from askew.cli.app import app
+from askew.cli.app import COMMANDS, app
 from askew.core import registry
+from askew.report.method_page import COMPARISONS
 from askew.runs.load import load_recipe
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))
 RUN = ["README.md", "docs/guide.md", "docs/add-a-method.md", "docs/objectives.md",
-       "docs/adverse-clients.md", "docs/tables.md", "docs/use-a-model.md"]
+       "docs/adverse-clients.md", "docs/kinds.md", "docs/tables.md", "docs/tracking.md", "docs/use-a-model.md"]
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -70,6 +72,11 @@ def test_commands_exist_with_these_options(page: Path) -> None:
         command.make_context(arguments[0], arguments[1:])  # raises for an unknown option; nothing runs
 
 
+def test_the_page_of_commands_has_all() -> None:
+    listed = re.findall(r"`askew ([a-z]+)", (ROOT / "docs" / "commands.md").read_text())
+    assert set(COMMANDS) <= set(listed)
+
+
 def test_there_are_commands_to_check() -> None:
     assert {arguments[0] for page in PAGES for arguments in commands(page)} >= {"compare", "run", "resume", "partition"}
 
@@ -88,17 +95,49 @@ def test_links_within_the_repository_lead_somewhere(page: Path) -> None:
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
-def test_the_numbers_of_the_readme_are_those_of_the_recorded_run() -> None:
-    """Every row of the README's tables is in results/compare.json."""
-    measured = json.loads((ROOT / "results" / "compare.json").read_text())
-    text = (ROOT / "README.md").read_text()
+def test_the_numbers_of_the_default_job_are_those_of_the_recorded_run() -> None:
+    """Every row of the two comparisons is on the page, and every row of the README's table is one of them."""
+    measured, others = (json.loads((ROOT / "results" / name).read_text()) for name in COMPARISONS)
+    text = (ROOT / "docs" / "demo.md").read_text()
     for row in measured["skew"]:
         assert re.search(rf"^{re.escape(row['name'])} .*{shown(row, 'accuracy')}", text, re.MULTILINE), row["name"]
-    for row in measured["methods"]:
+    for row in measured["methods"] + others["methods"]:
         line = re.search(rf"^\| `{re.escape(row['name'])}` \|.*$", text, re.MULTILINE)
         assert line, row["name"]
         assert shown(row, "accuracy") in line[0]
         assert shown(row, "test_accuracy") in line[0]
+    rows = {row["name"]: row for row in measured["methods"]}
+    short = re.findall(r"^\| `([^`]+)`[^|]*\| ([^|]+) \|", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert len(short) >= 5
+    for name, accuracy in short:
+        assert accuracy == shown(rows[name], "test_accuracy"), name
+
+
+def test_the_readme_is_one_screen() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 50
+
+
+def test_the_page_of_kinds_has_every_kind_as_it_is() -> None:
+    """What functions of a kind return, and what they are given, are those of the registered ones."""
+    text = (ROOT / "docs" / "kinds.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", text, re.MULTILINE)
+    assert sorted(kind for kind, _ in rows) == sorted(registry.KINDS)
+    assert "fifteen" in text
+    assert len(registry.KINDS) == 15
+    for kind, cells in rows:
+        field, returns, given, examples = (cell.strip() for cell in cells.split("|"))
+        pieces = [registry.find(kind, name) for name in registry.names(kind)
+                  if registry.find(kind, name).__module__.startswith("askew.")]
+        signatures = [inspect.signature(function) for function in pieces]
+        assert set(words(returns)) == {str(signature.return_annotation) for signature in signatures}, kind
+        assert set(words(given)) == {name for signature in signatures for name in signature.parameters
+                                     if name in registry.INJECTED}, kind
+        assert set(words(examples)) <= set(registry.names(kind)), kind
+        assert set(words(field)) <= {*askew.Recipe.__dataclass_fields__, "+", "lr"}, kind
+
+
+def words(cell: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", cell)
 
 
 def shown(row: dict[str, float], key: str) -> str:

@@ -17,7 +17,7 @@ from askew.papers.run import reproduce
 from askew.papers.store import Results
 from askew.papers.summary import summarise
 from askew.papers.verdict import rules
-from askew.report.paper_page import BEGIN, END, main, title, with_block, write_pages
+from askew.report.paper_page import main, title, write_pages
 
 if TYPE_CHECKING:
     from conftest import Measured
@@ -178,22 +178,13 @@ def test_a_remark_that_would_be_lost_is_refused(measured: Measured, tmp_path: Pa
     assert not (tmp_path / "docs" / "papers" / f"{PAPER}.md").exists()
 
 
-def test_readme_block_is_replaced_and_nothing_else(measured: Measured, tmp_path: Path) -> None:
-    (tmp_path / "README.md").write_text(f"# Before\n{BEGIN}\nold\n{END}\nafter\n")
+def test_the_index_counts_numbers_and_claims(measured: Measured, tmp_path: Path) -> None:
     pages(measured, tmp_path / "docs", "learning", "unrun")
-    text = (tmp_path / "README.md").read_text()
-    assert text.startswith(f"# Before\n{BEGIN}\n| paper |")
-    assert text.endswith(f"|\n{END}\nafter\n")
-    assert "\nold\n" not in text
-    row = next(line for line in text.splitlines() if line.startswith("| [zhao2018](docs/papers/zhao2018.md) |"))
+    text = (tmp_path / "docs" / "papers" / "index.md").read_text()
+    row = next(line for line in text.splitlines() if line.startswith("| [zhao2018](zhao2018.md) |"))
     printed, claims = row.split("|")[2:8], row.split("|")[8:13]
     assert int(printed[0]) == sum(map(int, printed[1:])) == 2
     assert [int(cell) for cell in claims] == [3, 1, 1, 0, 1]
-
-
-def test_a_block_without_end_is_refused() -> None:
-    with pytest.raises(AskewError, match="papers:end"):
-        with_block(f"text {BEGIN} more", "block")
 
 
 def test_reduced_versions_are_not_shown(measured: Measured, tmp_path: Path) -> None:

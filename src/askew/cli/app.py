@@ -7,11 +7,12 @@ import os
 import re
 import sys
 import warnings
+from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from askew.core import interrupt
 from askew.core.errors import AskewError, first_line, suggest
@@ -30,17 +31,22 @@ COMMANDS = {
     "partition": ("askew.cli.partition", "Make a federation and see how skewed it is."),
     "diagnose": ("askew.cli.diagnose", "How skewed is my federation, and what will it cost?"),
     "data": ("askew.cli.data", "List, download and verify data sets."),
+    "track": ("askew.cli.track", "Send runs to TensorBoard, MLflow or Weights & Biases."),
     "cite": ("askew.cli.cite", "BibTeX of what a method comes from."),
 }
 
 
 class _Lazy(TyperGroup):
+    _by_name = False  # commands are asked for their names and help only
+
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, name: str) -> Any:
         if name not in COMMANDS:
             raise AskewError(f"unknown command {name!r}; {suggest(name, COMMANDS)}")
+        if self._by_name:
+            return TyperCommand(name, help=COMMANDS[name][1])
         with interrupt.shielded():  # half-imported modules, and torch's own start, do not bear an exception
             module = importlib.import_module(COMMANDS[name][0])
         module.app._add_completion = False  # one completion, the main command's, is enough
@@ -56,6 +62,14 @@ class _Lazy(TyperGroup):
             sys.stderr.write("askew: interrupted\n")
             raise SystemExit(130) from None
 
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """Names for the shell, by the list above: importing the commands would take seconds."""
+        self._by_name = True
+        try:
+            return super().shell_complete(ctx, incomplete)
+        finally:
+            self._by_name = False
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """The list of `askew --help`, which imports no command."""
         with formatter.section("Commands"):
@@ -63,12 +77,28 @@ class _Lazy(TyperGroup):
 
 
 _python_format = warnings.formatwarning
-app = typer.Typer(cls=_Lazy, no_args_is_help=True, add_completion=False, rich_markup_mode=None,
-                  pretty_exceptions_enable=False)
+app = typer.Typer(cls=_Lazy, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+def version() -> str:
+    """Of askew, as it was installed."""
+    try:
+        return metadata.version("askew")
+    except metadata.PackageNotFoundError:
+        return "not installed, run from its source tree"
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"askew {version()}\n")
+        raise typer.Exit
 
 
 @app.callback()
-def _about() -> None:
+def _about(
+    _: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True,
+                                    help="Print askew's version and leave.")] = False,
+) -> None:
     """Federated learning on skewed data: measure it, train under every remedy, compare."""
 
 
@@ -80,7 +110,7 @@ def main() -> None:
     warnings.formatwarning = _one_line
     try:
         with interrupt.as_ctrl_c():
-            app(standalone_mode=True)
+            app(prog_name="askew", standalone_mode=True)
     except Exception as error:
         if os.environ.get("ASKEW_TRACEBACK"):
             raise

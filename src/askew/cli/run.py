@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -11,13 +12,16 @@ from rich.text import Text
 
 from askew.cli.common import AsJson, DataDir, Imports, Missing, err, import_modules, out, print_json
 from askew.cli.progress import Quiet, RunProgress
+from askew.core.recipe import Recipe
 from askew.rounds.left_out import in_words
+from askew.rounds.simulation import Record
 from askew.runs.folders import default_folder
 from askew.runs.load import load_recipe
 from askew.runs.result import Result
 from askew.runs.run import run as train
 
 app = typer.Typer()
+OnRound = Callable[[Record, Recipe], None]
 CheckpointEvery = Annotated[str | None, typer.Option(
     "--checkpoint-every", metavar="N|TIME",
     help="Save every N rounds, or every 30s, 5m, 1h; else so that little is lost.")]
@@ -28,6 +32,8 @@ Settings = Annotated[list[str] | None, typer.Option(
     "--set", metavar="KEY=VALUE",
     help="A field of the recipe (rounds=20) or an argument of one of its pieces (sgd.lr=0.05).")]
 
+Track = Annotated[str | None, typer.Option(
+    metavar="TRACKER", help="Send each round to tensorboard, mlflow or wandb, too.")]
 Methods = Annotated[list[str] | None, typer.Option(
     "--method", metavar="METHOD", help="A method, e.g. fednnnn or 'fedprox(mu=0.1)'; + between several, or repeated.")]
 
@@ -51,6 +57,7 @@ def run(
     engine: Engine = "auto",
     precision: Precision = "fp32",
     device: Device = "cpu",
+    track: Track = None,
     imports: Imports = None,
     data_dir: DataDir = None,
     quiet: Quiet = False,
@@ -77,10 +84,30 @@ def run(
     if missing is not None:
         recipe = recipe.with_setting("data.missing", missing)
     place = nullcontext(folder) if folder else default_folder(f"{recipe.name}-{recipe.data.name}")
-    with place as path, RunProgress(recipe.rounds, f"{recipe.name} on {recipe.data.name}", quiet) as progress:
-        result = train(recipe, engine=engine, precision=precision, device=device, data_dir=data_dir,
-                       overwrite=overwrite, checkpoint_every=checkpoint_every, out=path, on_round=progress.on_round)
-    show(result, as_json)
+    with place as path, tracked(track, path) as tracking:
+        with RunProgress(recipe.rounds, f"{recipe.name} on {recipe.data.name}", quiet) as progress:
+            result = train(recipe, engine=engine, precision=precision, device=device, data_dir=data_dir,
+                           overwrite=overwrite, checkpoint_every=checkpoint_every, out=path,
+                           on_round=each(progress.on_round, tracking))
+        show(result, as_json)
+
+
+def tracked(to: str | None, folder: Path) -> AbstractContextManager[OnRound]:
+    """What sends rounds to a tracker, where one is wanted; a run that does not reach its end is marked so there."""
+    if to is None:
+        return nullcontext(each())
+    from askew.tracking import Tracking
+
+    return Tracking(to, folder)
+
+
+def each(*functions: OnRound) -> OnRound:
+    """One `on_round` of several."""
+    def on_round(record: Record, recipe: Recipe) -> None:
+        for function in functions:
+            function(record, recipe)
+
+    return on_round
 
 
 def show(result: Result, as_json: bool) -> None:

@@ -57,6 +57,9 @@ class Spec:
 def piece(*kinds: str) -> Callable[[F], F]:
     """File a function under its name as a piece of each of `kinds`; its results remember how they were made.
 
+    Args:
+        kinds: of `KINDS`; what a function of each returns, and what it is given, stands in docs/kinds.md.
+
     Example:
         >>> @piece("server")
         ... def halve() -> ServerPiece:
