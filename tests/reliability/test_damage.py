@@ -200,4 +200,3 @@ def test_an_earlier_versions_checkpoint_still_goes_on(runs: Path, tmp_path: Path
     with pytest.warns(UserWarning, match="is of an earlier version, which wrote no checksums"):
         askew.resume(run)
     assert contents(run) == contents(runs / "whole")
-

@@ -266,4 +266,3 @@ def local_losses(scores: Tensor, y: Tensor, counts: Tensor, losses: Callable[[Te
     each = losses(wide, y.flatten(0, 1)).view(clients, batch)
     real = torch.arange(batch, device=y.device) < counts[:, None]
     return torch.where(real, each, 0.0).sum(dim=1) / counts.clamp_min(1)
-

@@ -35,6 +35,7 @@ from askew.engine.layers.dropout import dropouts
 from askew.engine.layout import Layout, Planner
 from askew.engine.local import AUGMENT, LAYERS, STEP, UPLOAD
 from askew.engine.protocol import Chunk, Job, Lane
+from askew.engine.rewrite import pool_before_relu, rewritten
 from askew.engine.schedule import on_device
 from askew.engine.sequential import train_job
 from askew.engine.shortage import does_not_fit, fitting, shortage
@@ -396,4 +397,3 @@ def _put(state: Tree, who: slice | Tensor, new: Tree) -> Tree:
         return old
 
     return tree_map(put, state, new)
-
