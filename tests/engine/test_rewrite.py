@@ -8,7 +8,7 @@ from torch import nn
 
 import askew
 from askew.engine.layers.fast import use_fast_layers
-from askew.engine.rewrite import pool_before_relu
+from askew.engine.rewrite import pool_before_relu, rewritten
 from askew.engine.task import build_task
 
 
@@ -82,5 +82,9 @@ def test_a_layer_in_several_places_stands_between_others(rewrite, pair):
 def test_a_network_of_ones_own_is_left_alone():
     mine = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(18, 10))
     task = build_task(askew.Recipe(), model=mine)
-    assert kinds(task.module)[1:3] == ["MaxPool2d", "ReLU"]
-    assert kinds(mine)[1:3] == ["ReLU", "MaxPool2d"]
+    assert kinds(task.module)[1:3] == kinds(mine)[1:3] == ["ReLU", "MaxPool2d"]
+    assert task.module[0].weight is not mine[0].weight
+    made = rewritten(task.module, pool_before_relu, torch.rand(3, 1, 8, 8))
+    assert kinds(made)[1:3] == ["MaxPool2d", "ReLU"]
+    assert made[0].weight is task.module[0].weight  # a start that is read later reaches both
+    assert kinds(task.module)[1:3] == ["ReLU", "MaxPool2d"]

@@ -38,9 +38,9 @@ def pool_before_relu(network: nn.Module) -> None:
 
 
 def rewritten(module: nn.Module, rewrite: Callable[[nn.Module], None], x: Tensor) -> nn.Module:
-    """The network with layers exchanged, if it still gives what it gave: a `forward` may take single
-    layers of an `nn.Sequential`."""
-    made = copy.deepcopy(module)
+    """A copy of the network with layers exchanged and the same weights in it, if it still gives what it gave, else the
+    network itself: a `forward` may take single layers of an `nn.Sequential`."""
+    made = copy.deepcopy(module, {id(v): v for v in (*module.parameters(), *module.buffers())})
     rewrite(made)
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
