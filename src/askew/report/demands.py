@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree
 
 from askew.core import rng
 from askew.core.cohort import Cohort
+from askew.core.compat import tree_leaves
 from askew.core.server_piece import ServerContext
 from askew.core.statistic import Senders
 from askew.core.tensors import num_bytes
@@ -121,7 +121,7 @@ def demands_of(task: Task, record: dict[str, Any]) -> Demands:
 
 
 def _bytes(tree: Any) -> int:
-    return sum(leaf.numel() * leaf.element_size() for leaf in _pytree.tree_leaves(tree) if isinstance(leaf, Tensor))
+    return sum(leaf.numel() * leaf.element_size() for leaf in tree_leaves(tree) if isinstance(leaf, Tensor))
 
 
 def _depends(task: Task, field: str) -> bool:
@@ -141,4 +141,4 @@ def _made_of(task: Task, senders: Senders) -> list[Tensor]:
     cohort.add({"update": update, **dict.fromkeys(sent, update)}, senders, task.server.weigh(senders))
     ctx = ServerContext(model, 0, 2, rng.key(0, "server"), cohort, train=lambda params, epochs: params)
     made = task.server.update({}, task.server.init(model), ctx)
-    return [leaf for leaf in _pytree.tree_leaves(made) if isinstance(leaf, Tensor)]
+    return [leaf for leaf in tree_leaves(made) if isinstance(leaf, Tensor)]

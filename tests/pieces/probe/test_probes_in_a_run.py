@@ -108,6 +108,9 @@ def test_every_engine_gives_every_probe_the_same_round(recipe, form):
         assert expected.keys() == record.keys()
         for name, value in expected.items():
             counted = any(what in name for what in ("no_sign_agreement", "signs_cancel", "unmoved"))
+            if name in ("cloned", "deleted"):
+                assert record[name] == value
+                continue
             assert record[name] == pytest.approx(value, rel=1e-5, abs=5 / 4810 if counted else 1e-7), name
         reordered |= sorted(expected["who"], key=lambda client: -task.population.sizes[client]) != expected["who"]
     assert reordered, "the case must tell the orders apart"

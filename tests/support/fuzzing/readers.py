@@ -160,8 +160,8 @@ NOT_HERE = {
     "testing/check.py": "what it wrote itself, in memory",
     "report/page/collect.py": "run folders, many files at once: tests/report/test_damaged_runs.py",
     "report/page/write.py": "files of the package and of plotly's",
-    "report/paper_page.py": "the project's own pages",
+    "report/method_page.py": "the project's own pages",
     "papers/citations.py": "files of the package",
-    "core/recipe.py": "recipes: not yet",
-    "runs/": "run folders: not yet",
+    "core/recipe.py": "recipes: tests/fuzz/test_expressions.py",
+    "runs/": "run folders: tests/reliability/test_damage.py, tests/report/test_damaged_runs.py",
 }
