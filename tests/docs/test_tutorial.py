@@ -1,7 +1,6 @@
 """The tutorial notebook runs from its first cell to its last, and shows what it says."""
 
 import json
-import resource
 from pathlib import Path
 
 import pytest
@@ -21,11 +20,8 @@ def test_the_tutorial_runs(tmp_path, monkeypatch):
     pytest.importorskip("ipykernel")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     notebook = nbformat.read(NOTEBOOK, as_version=4)
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3",
                             resources={"metadata": {"path": str(tmp_path)}}).execute()
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert after.ru_utime - before.ru_utime < 20  # seconds of CPU in the kernel
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     first, kinds = shown(cells[0])
     assert "fedavg on digits: 15 of 15 rounds, accuracy" in first  # the live line, as it ended

@@ -156,11 +156,15 @@ def test_no_button_of_a_plot_sends_anything(opened: Browser) -> None:
 
 
 @pytest.mark.slow
-def test_fifty_runs_open_within_three_seconds(tab: Browser, tmp_path: Path) -> None:
-    recipes = grid(Recipe(rounds=30), {"sgd.lr": [0.01, 0.03, 0.1, 0.2, 0.3], "epochs": [1, 2], "seed": range(5)})
+def test_fifty_runs_are_drawn_and_the_file_is_small(tab: Browser, tmp_path: Path) -> None:
+    """How fast, `benchmarks/report_page.py` measures."""
+    recipes = grid(Recipe(rounds=5), {"sgd.lr": [0.01, 0.03, 0.1, 0.2, 0.3], "epochs": [1, 2], "seed": range(5)})
     folders = [tmp_path / f"{i:03d}" for i in range(len(recipes))]
     sweep(recipes, folders=folders)
     page = write_page(folders, tmp_path / "page.html")
     assert page.stat().st_size < 10e6
+    tab.problems.clear()
     tab.look(1280)
-    assert min(tab.open(page) for _ in range(3)) < 3
+    tab.open(page)
+    assert tab.tell(f"{SHOWN}.length") >= 5
+    assert tab.problems == []
