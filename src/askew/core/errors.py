@@ -58,7 +58,10 @@ def shortened(text: Any, most: int) -> Any:
 
 
 def suggest(name: object, known: Iterable[str]) -> str:
-    """The nearest known name, or all of them: the remedy part of an error about an unknown name."""
-    known = list(known)
+    """The nearest known name, or all of them: the remedy part of an error about an unknown name.
+
+    Names may be those of a file, and of any length and number.
+    """
+    known = [shortened(name, 80) for name in known]
     near = difflib.get_close_matches(str(name)[:100], known, n=1, cutoff=0.5)
-    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+    return f"did you mean {near[0]!r}?" if near else f"known: {shortened(', '.join(known), 1000)}"

@@ -142,7 +142,7 @@ def parse(kind: str, text: str | Spec) -> Spec:
     positional: list[Any] = []
     if isinstance(text, Spec):
         if not isinstance(text.name, str) or not isinstance(text.args, Mapping):
-            raise AskewError(f"{kind} {text!r} is not a name with its arguments; write Spec('name', "
+            raise AskewError(f"{kind} {shown(text)} is not a name with its arguments; write Spec('name', "
                              f"{{'argument': value}})")
         name, named = text.name, dict(text.args)
     else:
@@ -153,7 +153,7 @@ def parse(kind: str, text: str | Spec) -> Spec:
     unknown = [key for key in named if key not in own]
     if unknown and not any(p.kind is p.VAR_KEYWORD for p in own.values()):
         remedy = moved(name, unknown[0]) or (suggest(unknown[0], own) if own else "it takes none")
-        raise AskewError(f"{kind} {name!r} has no argument {unknown[0]!r}; {remedy}")
+        raise AskewError(f"{kind} {name!r} has no argument {shown(unknown[0])}; {remedy}")
     if len(positional) > len(own):
         raise AskewError(f"{kind} {name!r} takes at most {len(own)} arguments, {len(positional)} were given: "
                          f"{shown(text)}")
