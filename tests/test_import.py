@@ -37,6 +37,11 @@ def test_what_is_asked_for_is_loaded() -> None:
     assert {"torch", "askew.core.recipe"} <= loaded_by("import askew; askew.Recipe")
 
 
+@pytest.mark.parametrize("name", ["data", "models", "partition", "pieces"])
+def test_the_parts_that_the_package_names_are_there_at_once(name: str) -> None:
+    assert f"askew.{name}" in loaded_by(f"import askew; askew.{name}.__doc__ or 1 / 0")
+
+
 def test_the_public_names_exist() -> None:
     import askew
 

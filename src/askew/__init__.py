@@ -13,7 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from askew import privacy, testing, tracking
+    from askew import data, models, partition, pieces, privacy, testing, tracking
     from askew.core.adversity import Adversity, AdversityContext
     from askew.core.client_piece import ClientContext, ClientPiece, OnGradient, OnUpdate, Optimiser
     from askew.core.dataset import Dataset, Examples
@@ -48,12 +48,13 @@ _HOMES = {name: home for home, names in {
     "runs.run": ("resume", "run",),
     "runs.trained": ("load",),
 }.items() for name in names}
-_MODULES = {"methods": "pieces.methods", "privacy": "privacy", "testing": "testing", "tracking": "tracking"}
+_MODULES = {"data": "data", "methods": "pieces.methods", "models": "models", "partition": "partition",
+            "pieces": "pieces", "privacy": "privacy", "testing": "testing", "tracking": "tracking"}
 
 __all__ = ["Adversity", "AdversityContext", "Aggregator", "AskewError", "ClientContext", "ClientPiece", "Dataset",
            "DivergedError", "Examples", "Guard", "Objective", "OnGradient", "OnUpdate", "Optimiser", "Ownership",
-           "Population", "Recipe", "Result", "Senders", "ServerContext", "ServerPiece", "Statistic", "load", "methods",
-           "piece", "privacy", "resume", "run", "testing", "tracking"]
+           "Population", "Recipe", "Result", "Senders", "ServerContext", "ServerPiece", "Statistic", "data", "load",
+           "methods", "models", "partition", "piece", "pieces", "privacy", "resume", "run", "testing", "tracking"]
 
 
 def __getattr__(name: str) -> Any:

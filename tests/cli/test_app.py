@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
-from importlib import metadata
+from importlib import import_module, metadata
 
 import pytest
+import typer
 
 from askew.cli.app import COMMANDS
 
@@ -45,3 +47,11 @@ def test_what_a_shell_is_offered(words: str, offered: set[str]) -> None:
 def test_the_script_for_a_shell(shell: str) -> None:
     script = askew("--show-completion", shell, _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
     assert f"_ASKEW_COMPLETE=complete_{shell}" in script
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_no_brackets_that_the_terminal_takes_for_markup(command: str) -> None:
+    found = typer.main.get_command(import_module(f"askew.cli.{command}").app)
+    texts = [str(getattr(parameter, "help", "") or "") for parameter in found.params]
+    assert texts
+    assert not [text for text in texts if re.search(r"\[[a-z/]", text)]

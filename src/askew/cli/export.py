@@ -20,7 +20,7 @@ app = typer.Typer()
 def export(
     folder: Annotated[Path, typer.Argument(help="The folder of a finished run.", metavar="RUN")],
     onnx: Annotated[Path | None, typer.Option(
-        metavar="FILE", help="Write ONNX (needs 'pip install askew[onnx]').")] = None,
+        metavar="FILE", help="Write ONNX (needs askew's extra 'onnx').")] = None,
     torch: Annotated[Path | None, typer.Option(
         metavar="FILE", help="Write a .pt2 file, which torch.export.load reads without askew.")] = None,
     client: Annotated[str | None, typer.Option(help="Whose model, where clients have models of their own.")] = None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -51,7 +52,7 @@ def predict(
         raise AskewError("--proba: a model of tokens has too many chances for a table; use askew.load in Python")
     columns = _columns(model, file, client, proba)
     if as_json:
-        print_json({"run": str(folder), "file": str(file), **columns})
+        print_json({_free("run", columns): str(folder), _free("file", columns): str(file), **columns})
     else:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
@@ -69,7 +70,7 @@ def _columns(model: Trained, file: Path, client: str | None, proba: bool) -> dic
     about, table = model.about, model.about.table
     found = model.predict(file, client)
     rows = model.read(file) if table is not None and file.suffix != ".npz" else {}
-    result: dict[str, Any] = {"row": np.arange(1, len(found) + 1)}
+    result: dict[str, Any] = {}
     if table is not None and table.client is not None and (owners := rows.get(table.client)) is not None:
         result[table.client] = [word or "" for word in words(owners)]
     label = table.label[0] if table is not None else "prediction"
@@ -83,7 +84,14 @@ def _columns(model: Trained, file: Path, client: str | None, proba: bool) -> dic
                    for c, name in enumerate(about.classes)}
     if about.targets == "classes" and (truth := rows.get(label)) is not None:
         _compare(label, words(label_values(truth, float)), [str(said) for said in found])
-    return result
+    return {_free("row", result): np.arange(1, len(found) + 1), **result}
+
+
+def _free(name: str, taken: Iterable[str]) -> str:
+    """A name of ours that no column of the table has: row, row_, ..."""
+    while name in taken:
+        name += "_"
+    return name
 
 
 def _plain(values: Any) -> list[Any]:

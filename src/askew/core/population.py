@@ -156,6 +156,7 @@ class Population:
 
         On its own test examples where the population gives it some; otherwise on the test set, its classes weighted as
         in the client's training data (exact for a client whose inputs differ from the others' only in their labels).
+        NaN where others have test examples of their own and a client has none: nothing is known of it.
 
         Args:
             correct: whether the model is right, per test example.
@@ -173,7 +174,12 @@ class Population:
             return self.counts / self.counts.sum(axis=1, keepdims=True) @ class_accuracy
         owner = np.repeat(np.arange(self.num_clients), self.test.sizes)
         sums = np.bincount(owner, weights=correct[self.test.indices], minlength=self.num_clients)
-        return sums / np.maximum(self.test.sizes, 1)
+        return np.where(self.test.sizes > 0, sums / np.maximum(self.test.sizes, 1), np.nan)
+
+    @property
+    def num_tested(self) -> int:
+        """How many clients can be judged: those with test examples of their own, or all where nobody has any."""
+        return self.num_clients if self.test is None else int((self.test.sizes > 0).sum())
 
     @checked
     def at(self, positions: np.ndarray) -> Population:

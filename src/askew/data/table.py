@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from itertools import islice
 from pathlib import Path
@@ -24,6 +25,7 @@ from askew.data.rows import Rows, read_rows
 from askew.data.split import stratified_split
 
 REMEDY = "say missing='mean', 'indicator' or 'drop' (--missing), or mend the table"
+_CODE = re.compile(r"\s*[+-]?0[0-9]|.*_")
 
 
 @piece("data")
@@ -182,12 +184,24 @@ def _warn_of_unknown(path: str, columns: dict[str, Values], features: tuple[Feat
 
 
 def label_values(values: Any, *further: type) -> Any:
-    """CSV knows only words: a column of nothing but whole numbers (or of what `further` reads) is numbers."""
+    """CSV knows only words: a column of nothing but whole numbers (or of what `further` reads) is numbers.
+
+    Codes are words: 007 is not 7, and 1_2 is not 12, as Python would read them. A whole number is one that is written
+    as Python writes it, so that a client has one name here and in a prediction.
+
+    Example:
+        >>> label_values(["7", " 12"]), label_values(["007", "12"]), label_values(["1.0", "2"], float)
+        ([7, 12], ['007', '12'], [1.0, 2.0])
+    """
     if isinstance(values, np.ndarray):
         return values
-    for number in (int, *further):
-        try:
-            return [number(value) for value in values]
-        except (ValueError, TypeError):
-            continue
+    if not any(isinstance(value, str) and _CODE.match(value) for value in values):
+        for number in (int, *further):
+            try:
+                found = [number(value) for value in values]
+            except (ValueError, TypeError):
+                continue
+            pairs = zip(found, values, strict=True)
+            if number is not int or all(str(whole) == str(value).strip() for whole, value in pairs):
+                return found
     return [value.strip() if isinstance(value, str) else value for value in values]

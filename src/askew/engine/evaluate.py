@@ -90,7 +90,7 @@ def evaluate(module: nn.Module, model: ModelState, examples: Examples, prepare: 
 
 
 def device_scores(verdicts: Mapping[int, Scores], choice: np.ndarray, population: Population) -> np.ndarray:
-    """Each client's score with the model it chose."""
+    """Each client's score with the model it chose; NaN of one without test examples, see `Population.accuracies`."""
     result = np.zeros(population.num_clients)
     for number, verdict in verdicts.items():
         users = choice == number
@@ -120,12 +120,18 @@ def record_of(verdicts: Mapping[int, Scores], choice: np.ndarray) -> dict[str, A
     return {**means, "loss": sum(share[n] * v.loss for n, v in verdicts.items())}
 
 
+def tested(scores: np.ndarray) -> np.ndarray:
+    """The scores of the clients that could be judged: one without test examples has none, which is not 0."""
+    return scores[~np.isnan(scores)]
+
+
 def device_record(scores: np.ndarray, groups: np.ndarray | None, objective: Objective) -> dict[str, Any]:
     """What is recorded of the clients' scores: mean, spread, the worst, and the mean of each group of clients."""
+    there = tested(scores)
     name, worst = objective.headline, "min" if objective.higher_is_better else "max"
-    record: dict[str, Any] = {f"device_{name}_mean": float(scores.mean()), f"device_{name}_std": float(scores.std()),
-                              f"device_{name}_{worst}": float(scores.min() if objective.higher_is_better
-                                                              else scores.max())}
+    record: dict[str, Any] = {f"device_{name}_mean": float(there.mean()), f"device_{name}_std": float(there.std()),
+                              f"device_{name}_{worst}": float(there.min() if objective.higher_is_better
+                                                              else there.max())}
     if groups is not None:
-        record[f"group_{name}"] = [float(scores[groups == g].mean()) for g in np.unique(groups)]
+        record[f"group_{name}"] = [float(tested(scores[groups == g]).mean()) for g in np.unique(groups)]
     return record

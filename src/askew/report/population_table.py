@@ -31,7 +31,7 @@ def client_rows(counts: np.ndarray, reference: np.ndarray | None, client_names: 
         column: what clients are called: hospital.
     """
     table = Table(title=title, box=None, header_style="bold", title_style="bold", title_justify="left", pad_edge=False)
-    table.add_column(Text(column), no_wrap=True)
+    table.add_column(Text(column), overflow="fold")  # the only one that may be broken: numbers stay whole
     for name in ("examples", "classes", "EMD", "entropy"):
         table.add_column(name, justify="right", no_wrap=True)
     with_bar = counts.shape[1] <= len(_MARKS)

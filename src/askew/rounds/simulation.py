@@ -23,7 +23,7 @@ from askew.core.interrupt import shielded
 from askew.core.pool import MANY_CLIENTS, Changes
 from askew.core.probe import ProbeContext, Round
 from askew.core.tensors import ModelState, Tree, num_bytes
-from askew.engine.evaluate import Scores, device_record, device_scores, means_of_parts, record_of
+from askew.engine.evaluate import Scores, device_record, device_scores, means_of_parts, record_of, tested
 from askew.engine.protocol import Engine
 from askew.engine.schedule import ToHost
 from askew.engine.task import Task, initial_model
@@ -115,7 +115,9 @@ class Simulation:
         if not self.by_devices:
             return f"the whole test set ({len(self.task.data.test):,} examples)"
         if self.task.population.test is not None:
-            return f"mean over {self.task.num_clients:,} clients' own test data"
+            judged = self.task.population.num_tested
+            others = self.task.num_clients - judged
+            return f"mean over {judged:,} clients' own test data" + (f" ({others:,} have none)" if others else "")
         return f"mean over {self.task.num_clients:,} clients, each on the test set as its own classes weigh it"
 
     @property
@@ -281,7 +283,7 @@ class Simulation:
                        else device_scores(verdicts, choice, task.population))
             result |= device_record(devices, task.population.groups, task.objective)
             if self.by_devices:
-                result[task.objective.headline] = float(devices.mean())
+                result[task.objective.headline] = float(tested(devices).mean())
         if task.recipe.stop_after_no_gain:
             with use_threads(self.threads.evaluation):
                 result[self._held_out] = held_out_score(task, self._view_of(row or self.memory.row), choice,

@@ -22,6 +22,7 @@ from askew.core.errors import AskewError
 from askew.core.pool import MANY_CLIENTS
 from askew.core.skew import class_shares
 from askew.core.tensors import ModelState
+from askew.engine.evaluate import tested
 from askew.engine.task import Task
 from askew.engine.threads import use_threads
 from askew.engine.tuning import CHUNK
@@ -173,7 +174,7 @@ class _Evaluation:
     def _headline(self) -> float:
         """As the round's record has it, to the last bit."""
         if self._simulation.by_devices:
-            return float(self._client_scores.mean())
+            return float(tested(self._client_scores).mean())
         shares = {number: float(np.mean(self._choice == number)) for number in self._model_scores}
         return sum(shares[number] * score for number, score in self._model_scores.items())
 

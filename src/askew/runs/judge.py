@@ -31,4 +31,5 @@ def majority_accuracy(population: Population, test_labels: np.ndarray) -> float:
     answers = population.counts.argmax(axis=1)
     if population.test is None:
         return float((population.counts.max(axis=1) / population.sizes).mean())
-    return float(np.mean([(test_labels[population.test[k]] == answer).mean() for k, answer in enumerate(answers)]))
+    return float(np.mean([(test_labels[population.test[k]] == answer).mean() for k, answer in enumerate(answers)
+                          if len(population.test[k])]))

@@ -44,6 +44,6 @@ def accuracy_on_devices_of(population: str) -> Probe:
         right = (predicted == ctx.data.test.y).cpu().numpy()
         totals = np.bincount(labels, minlength=ctx.data.num_classes)
         per_class = np.bincount(labels, weights=right, minlength=len(totals)) / np.maximum(totals, 1)
-        return {NUMBER: float(drawn[0].accuracies(right, per_class).mean())}, state
+        return {NUMBER: float(np.nanmean(drawn[0].accuracies(right, per_class)))}, state
 
     return Probe(read)
