@@ -27,3 +27,9 @@ def test_several_local_steps_are_another_thing():
     base = askew.Recipe(population="iid(clients=8)", batch_size=0, rounds=5, epochs=2)
     many, one = askew.run(fedavg(base)), askew.run(centralised(base.replace(epochs=1)))
     assert not torch.allclose(many.model["fc1.weight"], one.model["fc1.weight"], atol=1e-4)
+
+
+def test_the_batch_stays_where_only_the_data_know_how_many_clients_there_are():
+    base = askew.Recipe(population="natural()", batch_size=7)
+    assert centralised(base).batch_size == 7
+    assert centralised(base.replace(population="iid(clients=6)")).batch_size == 42

@@ -63,9 +63,10 @@ def centralised(base: Recipe | None = None) -> Recipe:
     """Plain SGD on the pooled data: the ceiling that every method is compared with.
 
     The batch is as many times larger as clients train in a round (zhao2018, section 2.1), so that one round takes as
-    many steps as a client of the base recipe takes. Only the optimiser is kept of the base's pieces. Client momentum,
-    where the base has it, restarts at each round, that is, once an epoch. Nothing goes wrong in one place: adversities
-    and guards are left out.
+    many steps as a client of the base recipe takes. Where only the data know how many clients there are (`natural()`),
+    it stays as it is, with more steps: a ceiling is not to be low for want of them. Only the optimiser is
+    kept of the base's pieces. Client momentum, where the base has it, restarts at each round, that is, once an epoch.
+    Nothing goes wrong in one place: adversities and guards are left out.
     """
     recipe = _named(base, "centralised")
     cohort = max(1, round(recipe.fraction * _num_clients(recipe.population)))
@@ -313,12 +314,12 @@ def _at_server(recipe: Recipe, fraction: float, *further: str) -> PopulationSpec
 
 
 def _num_clients(population: PopulationSpec) -> int:
-    """As many as the scheme is told, or makes by itself; where only the data know (`natural`), 10 as in zhao2018."""
+    """As many as the scheme is told, or makes by itself; 1 where only the data know (`natural`)."""
     parameters = inspect.signature(find("partition", population.name)).parameters
     if population.name == "pooled":
         return 1
     number = population.args.get("clients", parameters["clients"].default if "clients" in parameters else None)
-    return number if isinstance(number, int) else 10
+    return number if isinstance(number, int) else 1
 
 
 def _named(base: Recipe | None, name: str) -> Recipe:
