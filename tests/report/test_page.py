@@ -22,6 +22,7 @@ from askew.report.page import write_page
 from askew.report.page.blocks import COLOURS, Choice, Facts, Figure, Section, Table, Text
 from askew.report.page.collect import collect
 from askew.report.page.evaluation import problem_of
+from askew.report.page.histogram import histogram
 from askew.report.page.labels import labels
 from askew.report.page.write import HERE, sections
 from askew.runs.folders import PAGE
@@ -233,6 +234,42 @@ def test_bad_input_is_one_line_and_nothing_is_written(change: Any, message: str,
     assert str(copied) in said
     assert said.count("\n") == 1
     assert {path.name for path in tmp_path.iterdir()} <= {"run"}
+
+
+@pytest.mark.parametrize(("stopped", "said"), [
+    ({"stopped": "round 1: the update of client 0 is not finite"}, "diverged"),
+    ({"stopped": "failed", "failed": "no room"}, "failed"),
+    ({"stopped": "interrupted"}, "not begun"), ({}, "not begun")])
+def test_a_run_that_broke_off_in_its_first_round_is_not_waited_for(stopped: dict[str, str], said: str, copied: Path,
+                                                                   runs: Any, tmp_path: Path) -> None:
+    (copied / "metrics.jsonl").write_text("")
+    (copied / "summary.json").write_text(json.dumps(stopped))
+    with pytest.raises(AskewError, match="wait for" if said == "not begun" else f"has no rounds to show: it {said}: "):
+        collect([copied])
+    sweep = tmp_path / "sweep"
+    shutil.copytree(runs.sweep, sweep)
+    shutil.copytree(copied, sweep / "odd")
+    assert f"no round of them is done: odd ({said})." in words(section(sweep, "overview"))
+    for folder in sweep.glob("0*"):
+        shutil.rmtree(folder)
+    with pytest.raises(AskewError, match=rf"nothing to report, no run has a round: odd \({said}\)"):
+        collect([sweep])
+
+
+@pytest.mark.parametrize("kept", ["folder", "memory"])
+def test_a_run_that_held_out_examples_ended_says_so(kept: str, tmp_path: Path) -> None:
+    recipe = Recipe(population="iid(clients=3) + validation(0.1)", client="sgd(lr=1e-9)", rounds=9,
+                    stop_after_no_gain=2)
+    result = askew.run(recipe, out=tmp_path / "run" if kept == "folder" else None)
+    [overview] = [one for one in sections(collect([result])) if one.name == "overview"]
+    assert result.stopped_early
+    assert f"stopped early, after 3 of 9 rounds: {result.stopped_early}" in words(overview)
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 4, 5, 50, 5000])
+def test_marks_of_few_clients_are_whole_numbers(most: int) -> None:
+    height = histogram(np.repeat(0.5, most), 0.0, 1.0, "score", ".1%").layout["yaxis"]
+    assert height.get("dtick") == (1 if most < 5 else None)  # one mark each; else plotly's own, which are whole there
 
 
 def test_runs_of_different_tasks_do_not_stand_in_one_report(runs: Any) -> None:

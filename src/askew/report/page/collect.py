@@ -22,6 +22,7 @@ from askew.runs.result import Result
 from askew.runs.run_folder import RunFolder
 
 FORMAT = 1  # of markers that this version can read
+BROKEN = ("diverged", "failed")  # how the state of a run begins of which there will be no more
 
 
 def collect(sources: Iterable[str | Path | Result]) -> Report:
@@ -46,11 +47,13 @@ def collect(sources: Iterable[str | Path | Result]) -> Report:
             if run.records:
                 runs.append(run)
             elif folder == path:
-                raise AskewError(f"{str(path)!r} has no rounds to show yet; wait for the first one to end")
+                raise AskewError(f"{str(path)!r} has no rounds to show" + (
+                    f": it {run.state}" if run.state.startswith(BROKEN) else " yet; wait for the first one to end"))
             else:
-                passed_over.append(folder.name)
+                what = next((word for word in BROKEN if run.state.startswith(word)), "not begun")
+                passed_over.append(f"{folder.name} ({what})")
     if not runs:
-        raise AskewError("there is nothing to report: no run has a round yet")
+        raise AskewError(f"there is nothing to report, no run has a round: {shortened(', '.join(passed_over), 300)}")
     _check_one_task(runs)
     series = _series(runs, table)
     return Report(series, _measure(series, table), table, passed_over)
@@ -113,7 +116,8 @@ def _of_result(result: Result) -> Run:
     state = ("finished" if result.finished else f"diverged: {result.diverged}" if result.diverged
              else f"failed: {result.failed}" if result.failed else f"stopped after {len(result.records)} rounds")
     known = result.evaluation if result.finished and result.simulation is not None else None
-    return Run(result.recipe, result.records, {"seconds": result.seconds}, {}, known, state, None)
+    summary = {"seconds": result.seconds, "stopped_early": result.stopped_early}
+    return Run(result.recipe, result.records, summary, {}, known, state, None)
 
 
 def _check_format(found: Mapping[str, Any], path: Path) -> None:

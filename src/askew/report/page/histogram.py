@@ -28,9 +28,19 @@ def histogram(values: np.ndarray, low: float, high: float, title: str, style: st
              "hovertemplate": f"%{{y}} clients from %{{customdata[0]:{style}}} to %{{customdata[1]:{style}}}"
                               "<extra></extra>"}]
     layout = {"xaxis": axis(title, range=[low, high], tickformat=style.replace("1%", "0%")), "margin": {"t": 28},
-              "yaxis": axis("clients", rangemode="tozero", tickformat=",d"),
+              "yaxis": axis("clients", rangemode="tozero", tickformat=",d", **_whole(int(heights.max()))),
               "shapes": [{"type": "line", "x0": mean, "x1": mean, "y0": 0, "y1": 1, "yref": "paper",
                           "line": {"color": "--ink", "width": 1.5, "dash": "dot"}}],
               "annotations": [{"x": mean, "y": 1, "yref": "paper", "text": f"mean {mean:{style}}", "showarrow": False,
                                "xanchor": "right" if mean > (low + high) / 2 else "left", "yanchor": "bottom"}]}
     return Figure(data, layout, f"how many clients have which {title}", height=240)
+
+
+def _whole(most: int) -> dict[str, int]:
+    """Where plotly would put marks between whole numbers, which then all read as such: one mark for each.
+
+    Example:
+        >>> _whole(3), _whole(30)
+        ({'dtick': 1}, {})
+    """
+    return {"dtick": 1} if most < 5 else {}

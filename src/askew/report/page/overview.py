@@ -31,7 +31,7 @@ def section(report: Report) -> Section:
         blocks += [Text(series.state, is_note=True) for series in report.series if series.state]
     if report.passed_over:
         names = ", ".join(report.passed_over[:5]) + (", …" if len(report.passed_over) > 5 else "")
-        blocks.append(Text(f"Left out, since no round of them is done yet: {names}.", is_note=True))
+        blocks.append(Text(f"Left out, since no round of them is done: {names}.", is_note=True))
     on = {str(run.evaluation["judged_on"]) for series in report.series for run in series.runs
           if run.evaluation is not None and run.evaluation.get("judged_on")}
     if len(on) > 1 and not report.table:

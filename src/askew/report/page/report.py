@@ -41,6 +41,12 @@ class Run:
         return self.state == "finished"
 
     @property
+    def stopped_early(self) -> str:
+        """When and why held-out examples ended it; empty where they did not."""
+        why = self.summary.get("stopped_early")
+        return f"stopped early, after {len(self.records)} of {self.recipe.rounds} rounds: {why}" if why else ""
+
+    @property
     def clients(self) -> Mapping[str, Any] | None:
         """Of its evaluation, where that names clients."""
         return None if self.evaluation is None else self.evaluation.get("clients")
@@ -91,10 +97,12 @@ class Series:
 
     @property
     def state(self) -> str:
-        """Empty where all finished."""
-        odd = [run for run in self.runs if not run.finished]
-        where = f"{len(odd)} of {len(self.runs)} seeds: " if len(self.runs) > 1 else ""
-        return where + odd[0].state if odd else ""
+        """Empty where all finished and came to their last round."""
+        for said in ([run.state for run in self.runs if not run.finished],
+                     [run.stopped_early for run in self.runs if run.stopped_early]):
+            if said:
+                return (f"{len(said)} of {len(self.runs)} seeds: " if len(self.runs) > 1 else "") + said[0]
+        return ""
 
     def each(self, number: Callable[[Run], float | None]) -> tuple[float | None, float | None]:
         """Mean and standard deviation over the counted runs; one run has no spread."""
@@ -142,7 +150,7 @@ class Report:
         series: in the order given.
         table: of a comparison: what it was judged by (`judge`), `names` of its runs, which are `personal`, what `skew`
             costs, and the `floor` of always answering each client's most frequent class.
-        passed_over: names of folders in which no round has been done yet.
+        passed_over: names of folders in which no round has been done, with what became of each.
     """
 
     series: Sequence[Series]
