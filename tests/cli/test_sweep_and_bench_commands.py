@@ -2,6 +2,8 @@
 
 import json
 import sys
+import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -127,3 +129,23 @@ def test_an_unknown_command_gets_the_nearest_name(monkeypatch, capsys):
     code, _, err = call(monkeypatch, capsys, "swep")
     assert code == 2
     assert err == "askew: unknown command 'swep'; did you mean 'sweep'?\n"
+
+
+@pytest.mark.parametrize("command", [["sweep", "--grid", "seed=0,1", "--rank", "held-out"],
+                                     ["compare", "--methods", "fedavg,fedavgm", "--seeds", "1"]])
+def test_a_folder_in_which_nothing_could_be_trained_is_gone_on_with(command, monkeypatch, capsys):
+    arguments = [*command, "--set", "rounds=1", "--out", "many", "--set"]
+    with warnings.catch_warnings(action="ignore"):  # each configuration that fails is named
+        _, _, err = call(monkeypatch, capsys, *arguments, "population=iid(clients=9999)")
+    assert "9999" in err
+    held_out = "population=iid(clients=3) + validation(0.1)"
+    if (Path("many")).exists():
+        code, _, err = call(monkeypatch, capsys, *arguments, held_out)
+        assert (code, "or add --resume to go on with the" in err) == (2, True)
+        arguments.insert(1, "--resume")
+    assert call(monkeypatch, capsys, *arguments, held_out)[0] == 0
+
+
+def test_ranking_by_what_is_not_held_out_names_the_option(monkeypatch, capsys):
+    _, _, err = call(monkeypatch, capsys, "sweep", "--grid", "sgd.lr=0.1,1", "--rank", "held-out")
+    assert "(or --rank held-out): no training examples are held out" in err

@@ -408,11 +408,12 @@ def _check_held_out(task: Task) -> None:
     if not task.recipe.stop_after_no_gain or population.validation is not None:
         return
     if not len(population.server):
-        raise AskewError("stop_after_no_gain: no training examples are held out to judge by; write population = "
-                         '"... + validation(0.1)" (on each client), or "... + hold_out(0.05)" (at the server)')
+        raise AskewError("stop_after_no_gain (or --rank held-out): no training examples are held out to judge by; "
+                         'write population = "... + validation(0.1)" (on each client), or "... + hold_out(0.05)" (at '
+                         "the server)")
     if np.isin(population.server, population.train.indices).any():
-        raise AskewError("stop_after_no_gain: clients train on the server's examples, too, which are then not held "
-                         'out; write population = "... + validation(0.1)"')
+        raise AskewError("stop_after_no_gain (or --rank held-out): clients train on the server's examples, too, which "
+                         'are then not held out; write population = "... + validation(0.1)"')
 
 
 def _check_output(task: Task) -> None:

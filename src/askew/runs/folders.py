@@ -67,7 +67,8 @@ def check_many(path: Path | None, go_on: bool, kind: str) -> None:
         return
     if not go_on:
         if path.is_dir() and not _is_empty(path):
-            raise AskewError(f"--out: {str(path)!r} is not empty; name another folder")
+            remedy = f", or add --resume to go on with the {kind} in it" if kind_of(path) == kind else ""
+            raise AskewError(f"--out: {str(path)!r} is not empty; name another folder{remedy}")
         check_free(path)
     elif not _is_empty(path) and kind_of(path) != kind:
         raise AskewError(f"--resume: {str(path)!r} holds no {kind}; name the folder of an interrupted one")
