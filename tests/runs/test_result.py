@@ -2,6 +2,7 @@
 
 import pickle
 import sys
+from html import escape
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import torch
 
 import askew
 from askew.pieces.methods import fedcd
+from askew.report.page import write_page
 from askew.runs.sweep import sweep
 
 BASE = askew.Recipe(rounds=3, population="dirichlet_per_class(clients=5, alpha=0.3)")
@@ -98,3 +100,27 @@ def test_a_picture_as_a_figure_and_as_a_file(result, tmp_path, refused):
 def test_a_page(result, tmp_path):
     pytest.importorskip("askew.report.page")
     assert result.report(tmp_path / "run.html").read_text().lstrip().startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize("kept", ["memory", "folder", "pickle", "sweep", "page of a folder"])
+@pytest.mark.parametrize("name", ["mine", "<i>visits</i>", "digits again"])
+def test_data_of_ones_own_go_by_their_own_name(name, kept, tmp_path):
+    x, y = torch.rand(40, 4), torch.arange(40) % 2
+    mine = askew.Dataset.from_tensors((x, y), (x, y), name=name)
+    recipe, folder = askew.Recipe(rounds=1, population="iid(clients=2)"), tmp_path / "run"
+    if kept == "sweep":
+        [result] = sweep([recipe], data=mine, folders=[folder])
+    else:
+        result = askew.run(recipe, data=mine, out=None if kept in ("memory", "pickle") else folder)
+    if kept == "pickle":
+        result = pickle.loads(pickle.dumps(result))
+    assert repr(result).startswith(f"<askew.Result fedavg on {name}, seed 0: ")
+    page = write_page([folder if kept == "page of a folder" else result], tmp_path / "p.html").read_text()
+    assert f"<h1>{escape(f'fedavg on {name}')}</h1>" in page
+
+
+def test_a_page_that_exists_is_refused_in_words_for_python(result, tmp_path, refused):
+    (tmp_path / "p.html").write_text("mine")
+    with refused("page: .*p.html' exists already; name another file, or remove it first"):
+        result.report(tmp_path / "p.html")
+    assert (tmp_path / "p.html").read_text() == "mine"

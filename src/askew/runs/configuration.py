@@ -67,9 +67,10 @@ class Means:
 
     @property
     def replaced(self) -> dict[str, str]:
-        """What stands in place of what recipes name, and of which type it is."""
+        """What stands in place of what recipes name: the data's name, and of which type others are."""
         objects = {"data": self.data, "population": self.population, "model": self.model}
-        return {name: type(value).__name__ for name, value in objects.items() if value is not None}
+        return {name: value.name if isinstance(value, Dataset) else type(value).__name__
+                for name, value in objects.items() if value is not None}
 
 
 def shape_of(recipe: Recipe) -> str:

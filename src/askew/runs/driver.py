@@ -335,7 +335,9 @@ class _Course:
                 raise _CallersError(error) from error
 
     def end(self, i: int, result: Result) -> None:
-        self._over[i] = result if self._keep else replace(result, simulation=None)
+        own = self.means.data
+        named = result if own is None else replace(result, data_name=own.name)
+        self._over[i] = named if self._keep else replace(named, simulation=None)
         if self._on_end is not None:
             try:
                 self._on_end(i, self._over[i])

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
+from askew.core import files
 from askew.core.arguments import checked
 from askew.core.errors import AskewError
 from askew.core.objective import Objective, objective_of
@@ -38,6 +39,7 @@ class Result:
         failed: the error that broke it off, if one did; it can be gone on with from its last round.
         judged_on: what the headline was taken on, in words: the whole test set, or the clients' own test data.
         stopped_early: why there are fewer rounds than the recipe has, where held-out examples said so; it is finished.
+        data_name: of data that were given in place of those that the recipe names.
     """
 
     recipe: Recipe
@@ -52,6 +54,7 @@ class Result:
     failed: str | None = None
     judged_on: str = ""
     stopped_early: str | None = None
+    data_name: str = ""
 
     def __repr__(self) -> str:
         return f"<askew.Result {self.title}: {self.outcome}>"
@@ -76,7 +79,7 @@ class Result:
     @property
     def title(self) -> str:
         """Which run it is, in a few words."""
-        return f"{self.recipe.name} on {self.recipe.data.name}, seed {self.recipe.seed}"
+        return f"{self.recipe.name} on {self.data_name or self.recipe.data.name}, seed {self.recipe.seed}"
 
     @property
     def outcome(self) -> str:
@@ -214,4 +217,4 @@ class Result:
         """
         from askew.report.page import write_page
 
-        return write_page([self], path)
+        return write_page([self], files.check_new(path, "page", "name another file, or remove it first"))

@@ -117,7 +117,8 @@ def _of_result(result: Result) -> Run:
              else f"failed: {result.failed}" if result.failed else f"stopped after {len(result.records)} rounds")
     known = result.evaluation if result.finished and result.simulation is not None else None
     summary = {"seconds": result.seconds, "stopped_early": result.stopped_early}
-    return Run(result.recipe, result.records, summary, {}, known, state, None)
+    own = {"replaced": {"data": result.data_name}} if result.data_name else {}
+    return Run(result.recipe, result.records, summary, own, known, state, None)
 
 
 def _check_format(found: Mapping[str, Any], path: Path) -> None:
@@ -129,12 +130,11 @@ def _check_format(found: Mapping[str, Any], path: Path) -> None:
 
 def _check_one_task(runs: Sequence[Run]) -> None:
     def task(run: Run) -> tuple[str, ...]:
-        own = run.environment.get("replaced", {})
-        return str(run.recipe.data), str(run.recipe.objective), str(own.get("data", ""))
+        return str(run.recipe.data), str(run.recipe.objective), run.own_data
 
     for run in runs:
         if task(run) != task(runs[0]):
-            there, here = (f"{one.recipe.data} with {one.recipe.objective}" for one in (run, runs[0]))
+            there, here = (f"{one.own_data or one.recipe.data} with {one.recipe.objective}" for one in (run, runs[0]))
             raise AskewError(f"runs of different tasks cannot stand in one report: {_named(runs[0])} is of {here}, "
                              f"{_named(run)} of {there}; write a page for each")
 

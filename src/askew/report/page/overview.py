@@ -43,7 +43,7 @@ def section(report: Report) -> Section:
 def title(report: Report) -> tuple[str, str]:
     """The page's title, and the line under it."""
     recipe = report.best.first.recipe
-    data = recipe.data.name
+    data = report.best.first.own_data or recipe.data.name
     federated = [series for series in report.series if not series.in_one_place] or report.series
     clients = number_of_clients(report.best.first)
     number = len(report.series)

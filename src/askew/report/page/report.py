@@ -41,6 +41,12 @@ class Run:
         return self.state == "finished"
 
     @property
+    def own_data(self) -> str:
+        """The name of data that were given in place of those that the recipe names; empty where none were."""
+        replaced = self.environment.get("replaced")
+        return str(replaced.get("data", "")) if isinstance(replaced, Mapping) else ""
+
+    @property
     def stopped_early(self) -> str:
         """When and why held-out examples ended it; empty where they did not."""
         why = self.summary.get("stopped_early")
