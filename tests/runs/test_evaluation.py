@@ -12,6 +12,7 @@ import askew
 from askew.core.pool import MANY_CLIENTS
 from askew.pieces.methods import fedcd
 from askew.runs.evaluation import EVALUATION, read_evaluation
+from askew.runs.judge import majority_accuracy
 from askew.runs.run_folder import RunFolder
 from askew.runs.sweep import sweep
 
@@ -249,3 +250,51 @@ def test_ctrl_c_while_it_is_judged_leaves_a_run_to_go_on_with(tmp_path, monkeypa
     assert not RunFolder.open(tmp_path / "run").is_finished
     went_on = askew.resume(tmp_path / "run")
     assert (went_on.finished, went_on.evaluation) == (True, askew.run(BASE).evaluation)
+
+
+def odd_federation(seed, classes=4, clients=5):
+    """Clients with and without test examples of their own, classes that the test set lacks, clients of one class."""
+    draw = np.random.default_rng(seed)
+    y, tests = draw.integers(0, classes, 80), draw.integers(0, draw.integers(1, classes + 1), 24)
+    owner = np.concatenate([np.arange(clients), draw.integers(0, clients, 75)])
+    y[owner == 0] = classes - 1
+    x = draw.normal(size=(104, 3)).astype(np.float32)
+    data = askew.Dataset(f"odd {seed}", askew.Examples(torch.tensor(x[:80]), torch.tensor(y)),
+                         askew.Examples(torch.tensor(x[80:]), torch.tensor(tests)), tuple("abcd"))
+    owned = None
+    if seed % 3:  # of the test examples, some are nobody's
+        whose = draw.integers(0, 2 * clients, 24)
+        owned = askew.Ownership.of([np.flatnonzero(whose == k) if k % 2 else [] for k in range(clients)])
+    train = askew.Ownership.of([np.flatnonzero(owner == k) for k in range(clients)])
+    return data, askew.Population.of(train, y, classes, test=owned)
+
+
+def plain_score(right, tests, y, own):
+    """By the book: on its own test examples, where clients have some; else on its classes in the test set; or none."""
+    if own is not None:
+        return right[own].mean() if len(own) else None
+    weights = {c: (y == c).sum() for c in set(y.tolist()) & set(tests.tolist())}
+    return sum(n * right[tests == c].mean() for c, n in weights.items()) / sum(weights.values()) if weights else None
+
+
+@pytest.mark.parametrize("seed", range(9))
+def test_clients_without_test_examples_and_classes_that_the_test_set_lacks(seed):
+    data, population = odd_federation(seed)
+    recipe = askew.Recipe(rounds=2, judge="devices", model="mlp(hidden=[4])",
+                          client=["sgd(0.1)", "stay_local(['fc2.*'])"] if seed % 2 else ["sgd(0.1)"])
+    result = askew.run(recipe, data=data, population=population)
+    simulation, got, tests = result.simulation, result.evaluation, data.test.y.numpy()
+    wanted, floor = [], []
+    for client in range(population.num_clients):
+        model = simulation.view(0)
+        if seed % 2:
+            model = simulation.task.client.enter(model, simulation.memory.row(0, client))
+        outputs = torch.cat(list(simulation.task.outputs(model, data.test.x)))
+        y, own = data.train.y.numpy()[population.train[client]], population.test[client] if population.test else None
+        wanted.append(plain_score((outputs.argmax(1).numpy() == tests).astype(float), tests, y, own))
+        floor.append(plain_score((tests == np.bincount(y, minlength=4).argmax()).astype(float), tests, y, own))
+    assert [score is None for score in got["clients"]["score"]] == [score is None for score in wanted]
+    known = [score for score in wanted if score is not None]
+    assert [score for score in got["clients"]["score"] if score is not None] == pytest.approx(known)
+    assert result.accuracy == got["measures"]["accuracy"] == pytest.approx(np.mean(known))
+    assert majority_accuracy(population, tests) == pytest.approx(np.mean([f for f in floor if f is not None]))

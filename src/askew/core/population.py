@@ -156,11 +156,13 @@ class Population:
 
         On its own test examples where the population gives it some; otherwise on the test set, its classes weighted as
         in the client's training data (exact for a client whose inputs differ from the others' only in their labels).
-        NaN where others have test examples of their own and a client has none: nothing is known of it.
+        NaN where others have test examples of their own and a client has none, or where the test set has none of its
+        classes: nothing is known of it.
 
         Args:
             correct: whether the model is right, per test example.
-            class_accuracy: its accuracy on the test examples of each class.
+            class_accuracy: its accuracy on the test examples of each class; NaN of a class without any, which counts
+                for nobody.
 
         Example:
             >>> two = Population.of(Ownership.of([[0, 1], [2, 3]]), np.array([0, 0, 0, 1]), 2)
@@ -171,7 +173,9 @@ class Population:
             if class_accuracy.shape != (self.num_classes,):
                 raise AskewError(f"population: accuracies of {self.num_classes} classes are needed, not "
                                  f"{class_accuracy.shape}")
-            return self.counts / self.counts.sum(axis=1, keepdims=True) @ class_accuracy
+            known = ~np.isnan(class_accuracy)
+            shares = skew.class_shares(self.counts * known)
+            return np.where(shares.any(axis=1), shares @ np.where(known, class_accuracy, 0.0), np.nan)
         owner = np.repeat(np.arange(self.num_clients), self.test.sizes)
         sums = np.bincount(owner, weights=correct[self.test.indices], minlength=self.num_clients)
         return np.where(self.test.sizes > 0, sums / np.maximum(self.test.sizes, 1), np.nan)

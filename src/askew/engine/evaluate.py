@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from askew.core.dataset import Examples
+from askew.core.measures import class_means
 from askew.core.objective import Objective
 from askew.core.population import Population
 from askew.core.preprocess import Preprocess
@@ -28,7 +29,7 @@ class Scores:
         score: the objective's headline: the accuracy of a classifier.
         loss: the mean loss.
         each: the headline of each example, in order.
-        class_scores: the mean headline of each class's examples (0 for a class without any).
+        class_scores: the mean headline of each class's examples (NaN for a class without any).
         measures: the means of all measures of the objective, by name.
     """
 
@@ -83,8 +84,7 @@ def evaluate(module: nn.Module, model: ModelState, examples: Examples, prepare: 
     each = {name: torch.cat(values).cpu().double().numpy() for name, values in parts.items()}
     loss = float(each["loss"].mean()) if objective.mean is None else float(objective.mean(torch.cat(whole), examples.y))
     score = each[objective.headline]
-    there = np.bincount(labels, minlength=num_classes)
-    per_class = np.bincount(labels, weights=score, minlength=num_classes) / np.maximum(there, 1)
+    per_class = class_means(labels, score, num_classes)
     measures = {name: float(values.mean()) for name, values in each.items() if name != "loss"}
     return Scores({"loss": loss, **measures}[objective.headline], loss, score, per_class, measures)
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from askew.core import files
 from askew.core.errors import AskewError
+from askew.core.measures import class_means
 from askew.core.pool import MANY_CLIENTS
 from askew.core.skew import class_shares
 from askew.core.tensors import ModelState
@@ -137,9 +138,7 @@ class _Evaluation:
 
     def _scores(self, each: np.ndarray) -> np.ndarray:
         """All clients' scores with one model."""
-        classes = self._task.data.num_classes
-        there = np.bincount(self._labels, minlength=classes)
-        by_class = np.bincount(self._labels, weights=each, minlength=classes) / np.maximum(there, 1)
+        by_class = class_means(self._labels, each, self._task.data.num_classes)
         return self._task.population.accuracies(each, by_class)
 
     def as_mapping(self, records: Sequence[Record]) -> dict[str, Any]:
@@ -198,7 +197,7 @@ def _own(task: Task, labels: np.ndarray, clients: np.ndarray) -> np.ndarray:
     population, result = task.population, np.zeros(len(labels))
     if population.test is None:
         there = np.bincount(labels, minlength=population.num_classes)
-        return (class_shares(population.counts[clients]).sum(axis=0) / np.maximum(there, 1))[labels]
+        return (class_shares(population.counts[clients] * (there > 0)).sum(axis=0) / np.maximum(there, 1))[labels]
     for client in clients:
         own = population.test[client]
         result[own] += 1 / max(len(own), 1)

@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 
 from askew.core.population import Population
+from askew.core.skew import class_shares
 from askew.pieces.probe.accuracy_on_devices_of import NUMBER as ON_FEDERATION
 from askew.rounds.simulation import Record
 
@@ -30,6 +31,7 @@ def majority_accuracy(population: Population, test_labels: np.ndarray) -> float:
     """
     answers = population.counts.argmax(axis=1)
     if population.test is None:
-        return float((population.counts.max(axis=1) / population.sizes).mean())
+        shares = class_shares(population.counts * (np.bincount(test_labels, minlength=population.num_classes) > 0))
+        return float(shares[np.arange(len(answers)), answers][shares.any(axis=1)].mean())
     return float(np.mean([(test_labels[population.test[k]] == answer).mean() for k, answer in enumerate(answers)
                           if len(population.test[k])]))

@@ -9,6 +9,7 @@ import numpy as np
 
 from askew.core import registry
 from askew.core.dataset import Source
+from askew.core.measures import class_means
 from askew.core.population import Population
 from askew.core.probe import Probe, ProbeContext, Round
 from askew.core.registry import piece
@@ -42,8 +43,7 @@ def accuracy_on_devices_of(population: str) -> Probe:
         labels = ctx.data.test.y.cpu().numpy()
         predicted = ctx.predict(round.evaluated or round.after, ctx.data.test.x)
         right = (predicted == ctx.data.test.y).cpu().numpy()
-        totals = np.bincount(labels, minlength=ctx.data.num_classes)
-        per_class = np.bincount(labels, weights=right, minlength=len(totals)) / np.maximum(totals, 1)
+        per_class = class_means(labels, right, ctx.data.num_classes)
         return {NUMBER: float(np.nanmean(drawn[0].accuracies(right, per_class)))}, state
 
     return Probe(read)
