@@ -83,6 +83,14 @@ def test_a_sweep_may_be_over_populations_and_shows_what_diverged(monkeypatch, ca
     assert "lower the" in out
 
 
+@pytest.mark.parametrize("form", [[], ["--json"], ["--plot", "p.png"]])
+def test_a_sweep_of_which_nothing_is_left_says_so_and_fails_as_a_run_does(form, monkeypatch, capsys):
+    code, out, err = call(monkeypatch, capsys, "sweep", "--grid", "sgd.lr=1e20,1e25", "--set", "rounds=2", *form)
+    assert code == 3
+    assert "none of 2 configurations reached its end: round 1: the update of clients" in " ".join(err.split())
+    assert "1e+20" in out
+
+
 @pytest.mark.parametrize(("arguments", "message"), [
     ([], "sweep needs at least one --grid"),
     (["--grid", "sgd.lr"], "--grid takes KEY=A,B"),

@@ -30,6 +30,8 @@ METHODS = {
     "another view": askew.methods.fednnnn(SMALL),
     "own layers": askew.methods.fedper(SMALL),
     "own normalisation": askew.methods.fedbn(SMALL.replace(model="fednnnn_cifar_cnn()", rounds=1)),
+    "stopped early": SMALL.replace(rounds=9, population="iid(clients=3) + validation(0.2)", client="sgd(lr=1e-9)",
+                                   stop_after_no_gain=1),
     "wrong labels": SMALL.replace(adversity=["flip_labels(0.5)"]),
     "several models": askew.methods.fedcd(SMALL.replace(rounds=4), milestones=[1]),
     "several models, own layers": askew.methods.fedcd(askew.methods.fedper(SMALL.replace(rounds=4)), milestones=[1]),

@@ -15,7 +15,7 @@ from askew.cli.common import AsJson, DataDir, Imports, err, import_modules, out,
 from askew.cli.progress import Quiet, RunProgress
 from askew.cli.report import page_of
 from askew.cli.run import CheckpointEvery, Device, Engine, Methods, Precision, Settings
-from askew.core.errors import AskewError, shown
+from askew.core.errors import AskewError, DivergedError, shown
 from askew.core.recipe import parse_value
 from askew.runs.folders import check_many, held
 from askew.runs.load import load_recipe, split_outside_brackets
@@ -114,6 +114,9 @@ def sweep(
         raise typer.Exit(130)
     if all(result.failed for result in results):
         raise AskewError(f"all {len(results)} configurations failed: {results[0].failed}")
+    if all(result.failed or result.diverged for result in results):
+        first = next(result.diverged for result in results if result.diverged)
+        raise DivergedError(f"none of {len(results)} configurations reached its end: {first}")
 
 
 def check_retry(retry_failed: bool, go_on: bool) -> None:
