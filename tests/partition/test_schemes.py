@@ -16,7 +16,7 @@ from askew.core.errors import AskewError
 from askew.core.population import Population
 
 OVERLAPPING = {"hierarchical", "hypergeometric"}  # their devices may own the same example
-USES_ALL = {"iid", "shards", "label_blocks", "dirichlet", "dirichlet_per_class", "natural", "pooled"}
+USES_ALL = {"iid", "shards", "label_blocks", "dirichlet", "dirichlet_per_class", "dirichlet_sizes", "natural", "pooled"}
 
 
 @st.composite
@@ -53,6 +53,8 @@ def schemes(draw: st.DrawFn, source: Source) -> str:
         f"power_law(clients={clients}, exponent={draw(st.floats(0, 1))!r}, classes={few})",
         f"hierarchical(clients={2 * classes}, meta_archetypes=1)",
         "hypergeometric(clients=6)",
+        f"dirichlet_sizes(clients={min(clients, 5)}, beta={draw(st.floats(1, 9))!r}, min_examples=1)",
+        f"dirichlet_sizes(clients={clients}, min_examples=1)",
         "natural(min_examples=2)",
         "pooled()",
     ]))
@@ -109,6 +111,8 @@ GOLDEN = {
     "dirichlet(clients=20, alpha=1.0, examples_per_client=40, prior='uniform')": "a8fcba60e9bf6af5",
     "dirichlet_per_class(clients=20, alpha=0.5)": "ff3443736569e924",
     "dirichlet_per_class(clients=20, alpha=0.5, balance=true)": "365b2105334aa217",
+    "dirichlet_sizes(clients=20, beta=2.0)": "418b61799934f099",
+    "dirichlet_sizes(clients=20)": "2e7c2ac5f9ecb31c",
     "emd(clients=10, emd=1.44)": "a05ad1ade93282c7",
     "power_law(clients=20)": "68a5d20be2a5f4c3",
     "power_law(clients=20, classes=2)": "631d4ed2a1083693",

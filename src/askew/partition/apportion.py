@@ -44,7 +44,7 @@ def fill_in_proportion(weights: np.ndarray, total: float, limits: np.ndarray) ->
 
 
 def round_systematically(shares: np.ndarray, totals: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    r"""Whole numbers in the given proportions, one row a client: each is off by less than one and unbiased.
+    r"""Whole numbers in the given proportions, one row per client: each is off by less than one and unbiased.
 
     With cumulative shares $S_c$ and an offset $u \sim U(0, 1)$ a row, class $c$ gets
     $\lfloor n S_c + u \rfloor - \lfloor n S_{c-1} + u \rfloor$: the sum is exactly $n$, the expectation exactly
@@ -53,7 +53,7 @@ def round_systematically(shares: np.ndarray, totals: np.ndarray, offsets: np.nda
     Args:
         shares: rows that sum to 1.
         totals: what each row's whole numbers sum to.
-        offsets: u, one a row; 0.5 for every row is ordinary rounding.
+        offsets: u, one per row; 0.5 for every row is ordinary rounding.
 
     Returns:
         int64 of the shape of `shares`.

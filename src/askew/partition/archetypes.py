@@ -1,9 +1,9 @@
 """Devices drawn from archetypes: each with its own training, validation and test examples.
 
 Shared by `hierarchical` and `hypergeometric`, which only say how an archetype distributes its labels. The training
-set is first split into a training pool and a validation pool (40,000 and 10,000 of CIFAR-10), the same for all
+set is first split into a training part and a validation part (40,000 and 10,000 of CIFAR-10), the same for all
 devices, so no device validates on what any device trains on (the authors' notebook does). Each device then draws
-from the pools without repetition; two devices may draw the same example, because 30 devices of 5,000 need more
+from the parts without repetition; two devices may draw the same example, because 30 devices of 5,000 need more
 than 40,000 images hold.
 
 References:
@@ -34,31 +34,31 @@ def draw_devices(scheme: str, source: Source, shares: np.ndarray, groups: np.nda
         source: labels of training and test examples.
         shares: label distribution of each device.
         groups: archetype of each device.
-        examples: training examples a device; None takes an eighth of the training pool (5,000 of 40,000), less where a
-            class of the pool is too small for the most one-sided device.
-        validation: fraction of the training set that makes the validation pool.
+        examples: training examples per device; None takes an eighth of the training part (5,000 of 40,000), less where
+            a class of it is too small for the most one-sided device.
+        validation: fraction of the training set that makes the validation part.
         seed: of all draws.
         args: the scheme's other arguments, for its text.
 
     Returns:
-        The population. Validation and test sets are to a device's training set as their pools are to the training pool.
+        The population. Validation and test sets are to a device's training set as their parts are to the training part.
     """
     if not 0 < validation < 1:
         raise AskewError(f"{scheme}: validation={validation} must be between 0 and 1; 0.2 sets 10,000 of 50,000 aside")
     draw = generator(seed, scheme)
-    train_pool, validation_pool = _split_each_class(source.labels, validation, draw)
-    size = _size(scheme, source.labels[train_pool], shares, examples)
+    train_indices, validation_indices = _split_each_class(source.labels, validation, draw)
+    size = _size(scheme, source.labels[train_indices], shares, examples)
 
-    def part(name: str, labels: np.ndarray, pool: np.ndarray) -> Ownership:
-        most = _most(labels[pool], shares)
-        wanted = max(1, round(size * len(pool) / len(train_pool)))
+    def part(name: str, labels: np.ndarray, indices: np.ndarray) -> Ownership:
+        most = _most(labels[indices], shares)
+        wanted = max(1, round(size * len(indices) / len(train_indices)))
         if most < 1:
             raise AskewError(f"{scheme}: the {name} examples lack a class that a device needs; use data with more "
                              "examples")
-        return _draw_from_pool(labels, pool, shares, min(wanted, most), draw)
+        return _drawn(labels, indices, shares, min(wanted, most), draw)
 
-    train = _draw_from_pool(source.labels, train_pool, shares, size, draw)
-    held = part("validation", source.labels, validation_pool)
+    train = _drawn(source.labels, train_indices, shares, size, draw)
+    held = part("validation", source.labels, validation_indices)
     test = None
     if source.test_labels is not None:
         test = part("test", source.test_labels, np.arange(len(source.test_labels)))
@@ -91,11 +91,11 @@ def _size(scheme: str, labels: np.ndarray, shares: np.ndarray, examples: int | N
     return size
 
 
-def _draw_from_pool(labels: np.ndarray, pool: np.ndarray, shares: np.ndarray, size: int,
+def _drawn(labels: np.ndarray, indices: np.ndarray, shares: np.ndarray, size: int,
                     draw: np.random.Generator) -> Ownership:
     devices, classes = shares.shape
     counts = round_systematically(shares, np.full(devices, size), np.full(devices, 0.5))
-    of_class = [pool[labels[pool] == label] for label in range(classes)]
-    # A loop over devices, unlike elsewhere: each needs its own draw without repetition from the whole pool.
+    of_class = [indices[labels[indices] == label] for label in range(classes)]
+    # A loop over devices, unlike elsewhere: each needs its own draw without repetition.
     return Ownership.of([np.sort(np.concatenate([draw.permutation(of_class[label])[:number]
                                                  for label, number in enumerate(row)])) for row in counts.tolist()])

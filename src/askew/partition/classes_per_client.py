@@ -1,4 +1,4 @@
-"""Exactly c classes a client."""
+"""Exactly c classes per client."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def classes_per_client(source: Source, clients: int, classes: int, equal_sizes: 
                        seed: int = 0) -> Population:
     """Each client holds exactly `classes` classes, chosen at random; holders of a class share it evenly.
 
-    A class has holders in proportion to its size, so sizes are nearly equal (exactly, up to one example a class,
+    A class has holders in proportion to its size, so sizes are nearly equal (exactly, up to one example per class,
     where the classes are equal and `clients * classes` is a multiple of their number). All examples are used, unless
     there are fewer places than classes (`clients * classes` below the number of classes): then some classes,
     chosen at random, belong to nobody.

@@ -74,7 +74,7 @@ def dirichlet(source: Source, clients: int, alpha: float, examples_per_client: i
 def check_alpha(scheme: str, alpha: float) -> None:
     """Refuse what is no concentration."""
     if math.isnan(alpha) or alpha < 0:
-        raise AskewError(f"{scheme}: alpha={alpha} must be at least 0 (0: one class a client, inf: all alike)")
+        raise AskewError(f"{scheme}: alpha={alpha} must be at least 0 (0: one class per client, inf: all alike)")
 
 
 def log_shares(clients: int, alpha: float, p: np.ndarray, draw: np.random.Generator) -> np.ndarray:

@@ -49,7 +49,7 @@ def dirichlet_per_class(source: Source, clients: int, alpha: float, min_examples
     """
     check_clients("dirichlet_per_class", clients, source)
     if not alpha > 0:
-        raise AskewError(f"dirichlet_per_class: alpha={alpha} must be above 0; for one class a client use dirichlet "
+        raise AskewError(f"dirichlet_per_class: alpha={alpha} must be above 0; for one class per client use dirichlet "
                          "with alpha=0")
     if not 1 <= min_examples <= len(source.labels) // clients:
         raise AskewError(f"dirichlet_per_class: min_examples={min_examples} is outside "

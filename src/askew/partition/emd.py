@@ -30,7 +30,7 @@ def emd(source: Source, clients: int, emd: float, seed: int = 0) -> Population:
     Args:
         source: labels of the examples to divide.
         clients: how many clients: a multiple of the number of classes, or the pool would not be uniform.
-        emd: 0 (all alike) to 2 (1 - 1/C) (one class a client).
+        emd: 0 (all alike) to 2 (1 - 1/C) (one class per client).
         seed: which P, and which examples.
 
     Returns:
@@ -64,7 +64,7 @@ def emd(source: Source, clients: int, emd: float, seed: int = 0) -> Population:
 
 
 def _size_and_moved(scheme: str, emd: float, classes: int, clients: int, smallest: int) -> tuple[int, int]:
-    """Examples a client, and how many of them lie above the even share: EMD = 2 moved / size."""
+    """Examples per client, and how many of them lie above the even share: EMD = 2 moved / size."""
     cycles = clients // classes
     most = smallest // cycles // classes * classes
     if most == 0:
@@ -76,7 +76,7 @@ def _size_and_moved(scheme: str, emd: float, classes: int, clients: int, smalles
     good = np.flatnonzero(errors <= _TOLERANCE + 1e-12)
     if len(good) == 0:
         best = int(errors.argmin())
-        raise AskewError(f"{scheme}: emd={emd} cannot be hit to {_TOLERANCE} with at most {most} examples a client; "
+        raise AskewError(f"{scheme}: emd={emd} cannot be hit to {_TOLERANCE} with at most {most} examples per client; "
                          f"the nearest is emd={2 * moved[best] / sizes[best]:.6g}: ask for it, or for fewer clients")
     return int(sizes[good[0]]), int(moved[good[0]])
 

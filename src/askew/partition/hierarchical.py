@@ -29,8 +29,8 @@ def hierarchical(source: Source, clients: int = 30, meta_archetypes: int = 2, lo
         meta_archetypes: how many groups of labels.
         low: smallest bias b. The paper also uses fixed biases: give `low` and `high` the same value.
         high: largest bias b; drawn for each device.
-        examples: training examples a device; None: an eighth of the pool, 5,000 for CIFAR-10.
-        validation: fraction of the training set that makes the validation pool.
+        examples: training examples per device; None: an eighth of the training part, 5,000 for CIFAR-10.
+        validation: fraction of the training set that makes the validation part.
         seed: of biases and examples.
 
     Returns:

@@ -30,9 +30,9 @@ def hypergeometric(source: Source, clients: int = 30, successes: list[int] | Non
         source: labels of training and test examples.
         clients: how many devices, a multiple of the number of archetypes.
         successes: K of each archetype; None: C/2 + 2 C i for i = 0 ... 5, which is 5, 25, 45, 65, 85, 105.
-        examples: training examples a device; None: an eighth of the pool, or what the most one-sided archetype
-            permits (the paper gives no number here).
-        validation: fraction of the training set that makes the validation pool.
+        examples: training examples per device; None: an eighth of the training part, or what the most one-sided
+            archetype permits (the paper gives no number here).
+        validation: fraction of the training set that makes the validation part.
         seed: which examples.
 
     Returns:

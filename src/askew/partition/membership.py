@@ -1,4 +1,4 @@
-"""Which client holds which classes: a random table with a fixed number of classes a client and of clients a class."""
+"""Which client holds which classes: a random table with fixed numbers of classes per client and clients per class."""
 
 from __future__ import annotations
 
