@@ -330,9 +330,10 @@ def test_a_client_trains_the_same_whoever_else_is_in_the_round(engine):
     """Streams and results belong to the client: alone or among others, in any order."""
     if engine in NEEDS:
         pytest.importorskip(NEEDS[engine])
+    from askew.engine.build import build_task
     from askew.engine.choice import make_engine
     from askew.engine.protocol import Job, Lane
-    from askew.engine.task import build_task, initial_model
+    from askew.engine.start import initial_model
 
     task = build_task(projected(UNEQUAL, radius=3.0, noise=0.01))
     start = initial_model(task)

@@ -15,8 +15,9 @@ from torch import nn
 
 import askew
 from askew.core.dataset import Dataset
+from askew.engine.build import build_task
+from askew.engine.sample import sample
 from askew.engine.sequential import Sequential
-from askew.engine.task import build_task
 from askew.rounds.round import one_round
 from askew.rounds.simulation import Simulation
 from askew.runs.sweep import sweep
@@ -41,14 +42,14 @@ def task_of(name):
 @cache
 def reference(name):
     task = task_of(name)
-    return one_by_one(task, task.sample(1))
+    return one_by_one(task, sample(task, 1))
 
 
 @pytest.mark.parametrize(("name", "form"), cases(FEDERATIONS))
 def test_each_client_trains_as_it_does_alone(name, form):
     """The clients that round 2 samples, with dropout, noise and momentum of their own."""
     task = task_of(name)
-    assert_same_training(train(FORMS[form], task, task.sample(1)), reference(name))
+    assert_same_training(train(FORMS[form], task, sample(task, 1)), reference(name))
 
 
 @pytest.mark.parametrize("form", BATCHED)

@@ -7,14 +7,15 @@ from functools import cache
 
 import pytest
 import torch
-from conform.forms import FORMS, cases, rounds
+from conform.forms import FORMS, cases, in_turns, rounds
 from conform.pieces import RECIPES, REMEMBERING
 
 import askew
 from askew.core.compat import tree_leaves
+from askew.engine.build import build_task
 from askew.engine.choice import ENGINES
+from askew.engine.sample import sample
 from askew.engine.sequential import Sequential
-from askew.engine.task import build_task
 from askew.runs.sweep import grid, sweep
 
 # Compiling a network for a CPU takes 10 to 60 s; CI compiles these, the long run all.
@@ -49,7 +50,7 @@ def reference(name):
     return run(Sequential, name)
 
 
-@pytest.mark.parametrize(("name", "form"), cases(RECIPES, compiled=COMPILED))
+@pytest.mark.parametrize(("name", "form"), cases(RECIPES, in_turns, compiled=COMPILED))
 def test_every_form_equals_the_sequential_engine(name, form):
     """Three rounds: weights within a relative difference of 1e-4, and what is recorded of them."""
     models, records, memories = reference(name)
@@ -87,7 +88,7 @@ def assert_same_memories(got, expected):
 def test_clients_that_have_trained_remember_something_else_than_the_others(name):
     """Otherwise the tables compare nothing."""
     simulation = rounds(Sequential, task_of(name), 1)
-    trained = simulation.task.sample(0)
+    trained = sample(simulation.task, 0)
     others = set(range(simulation.task.num_clients)) - set(trained)
     first = simulation.memory.rows(10**6, [0])  # of a model that nobody knows
     for number in [n for n in simulation.models if n == 0]:

@@ -12,8 +12,8 @@ from conform.pieces import PIECES, recipe_with
 
 import askew
 from askew.core.dataset import Dataset
+from askew.engine.build import build_task
 from askew.engine.sequential import Sequential
-from askew.engine.task import build_task
 
 KINDS = ["preprocess", "client", "schedule", "server", "pool", "start", "probe", "adversity", "guard", "method"]
 CALLS = {f"{kind}: {call}": (kind, call) for kind in KINDS for calls in PIECES[kind].values() for call in calls}

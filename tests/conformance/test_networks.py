@@ -14,7 +14,7 @@ from conform.networks import NETWORKS, build, data_of
 
 import askew
 from askew.engine.batched import CannotBatch
-from askew.engine.task import build_task
+from askew.engine.build import build_task
 
 # B = 4, E = 2: 2 to 6 steps, last batches of 1 to 4 examples; where a lone example has no statistics, of 2 to 4.
 SIZES = {True: [9, 4, 12, 6, 7], False: [11, 4, 12, 6, 7]}

@@ -14,9 +14,10 @@ from conform.pieces import PIECES
 
 import askew
 from askew.core import registry, rng
+from askew.engine.build import build_task
+from askew.engine.functional import state_dict_of
 from askew.engine.local import batches
 from askew.engine.sequential import Sequential
-from askew.engine.task import build_task
 
 RECIPE = askew.Recipe(client="sgd(lr=0.2, momentum=0.5)", batch_size=8, epochs=2, rounds=2)
 SIZES = [3, 38, 18, 8, 26]  # no batch of one example, which BatchNorm cannot take
@@ -87,7 +88,7 @@ def test_the_recorded_numbers_are_those_of_the_model(name):
     task = task_of(name)
     simulation = rounds(Sequential, task, 1)
     network = build(name)
-    network.load_state_dict(task.state_dict(simulation.view()))
+    network.load_state_dict(state_dict_of(task.module, simulation.view()))
     network.eval()
     x, y = task.data.test.x, task.data.test.y
     with torch.no_grad():

@@ -12,7 +12,7 @@ import askew
 from askew.core import registry
 from askew.core.dataset import Source
 from askew.core.population import Population
-from askew.engine.task import build_task
+from askew.engine.build import build_task
 
 PARTITIONS = [call for calls in PIECES["partition"].values() for call in calls]
 # Examples that several clients may own at once: schemes that draw for each device from the whole.

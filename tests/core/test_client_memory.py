@@ -167,3 +167,34 @@ def test_it_is_a_dictionary(actions):
             table.state = saved
         for m in range(children):
             assert numbers(table.rows(m, range(10))) == [plain.get((m, client), FIRST) for client in range(10)]
+
+
+def test_changes_are_what_is_new_since_they_were_asked_for():
+    """What one process tells another of its clients: the copy has the same rows, whatever happened between."""
+    mine, copy = memory(), memory()
+
+    def tell():
+        for model, clients, values in mine.changes():
+            copy.put(model, clients, values)
+
+    mine.put(0, [1, 3], rows(1.0, 3.0))
+    tell()
+    assert numbers(copy.rows(0, [1, 2, 3])) == [1.0, FIRST, 3.0]
+    assert mine.changes() == []
+    mine.put(0, [3], rows(5.0))
+    mine.put(2, [4], rows(7.0))
+    for both in (mine, copy):
+        both.clone(0, 1)  # of the copy's, client 3 is old news
+        both.forget(2)
+    tell()
+    assert numbers(copy.rows(1, [1, 3])) == [1.0, 5.0]
+    assert numbers(copy.rows(2, [4])) == [FIRST]
+
+
+def test_keep_only_some():
+    mine = memory()
+    mine.put(0, [0, 1, 2, 3], rows(0.0, 1.0, 2.0, 3.0))
+    mine.keep_only(lambda client: client % 2 == 1)
+    assert numbers(mine.rows(0, [0, 1, 2, 3])) == [FIRST, 1.0, FIRST, 3.0]
+    mine.put(0, [5], rows(5.0))
+    assert numbers(mine.rows(0, [1, 3, 5])) == [1.0, 3.0, 5.0]

@@ -32,7 +32,7 @@ def test_tensors_are_wrapped_as_they_are():
 
 
 @pytest.mark.parametrize(("changes", "message"), [
-    ({"y": (0, 1)}, "mine: train: 3 inputs but 2 labels; there must be one label an input"),
+    ({"y": (0, 1)}, "mine: train: 3 inputs but 2 labels; there must be one label per input"),
     ({"y": (0, 1, -1)}, r"mine: train: label -1 is outside the 2 classes 0\.\.1"),
     ({"y": (0, 1, 2), "classes": ["a", "b"]}, r"mine: train: label 2 is outside the 2 classes 0\.\.1"),
     ({"test_y": (0, 5)}, r"mine: test: label 5 is outside the 2 classes 0\.\.1"),

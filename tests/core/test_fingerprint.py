@@ -100,7 +100,9 @@ def test_all_stored_runs_are_found_again_also_by_a_later_version():
         for recipe in recipes_of(item):
             runs = results.seeds(item.paper, recipe)
             if runs:
-                assert results.seeds(item.paper, wider(recipe)) == runs
+                again = results.seeds(item.paper, wider(recipe))
+                assert [dataclasses.replace(run, recipe="") for run in again] == [
+                    dataclasses.replace(run, recipe="") for run in runs]
     papers = {item.paper for item in all_items()}
     stored = [(mark, run) for paper in papers for mark, runs in results.of_paper(paper).items()
               for run in runs.values()]

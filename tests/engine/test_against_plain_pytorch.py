@@ -15,8 +15,9 @@ from torch import nn
 
 import askew
 from askew.core import rng
+from askew.engine.build import build_task
 from askew.engine.local import batches
-from askew.engine.task import build_task
+from askew.engine.sample import sample
 
 BASE = askew.Recipe(population="dirichlet_per_class(clients=6, alpha=0.5)", rounds=3, batch_size=50,
                     model="mlp(hidden=[16])")
@@ -29,7 +30,7 @@ def plain_fedavg(task, *, rounds, lr, epochs, batch_size, weight_decay=0.0, mome
     velocity = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
     for number in range(rounds):
         total, sums = 0.0, {}
-        for client in task.sample(number):
+        for client in sample(task, number):
             local, mine = copy.deepcopy(model), torch.from_numpy(task.population.train[client])
             rate = lr * decay**number * 0.1 ** sum(number >= at for at in drops)
             optimiser = torch.optim.SGD(local.parameters(), lr=rate, weight_decay=weight_decay, momentum=momentum)

@@ -9,9 +9,9 @@ import askew
 from askew.core.dataset import Dataset
 from askew.core.population import Ownership, Population
 from askew.engine import choice as engines
+from askew.engine.build import build_task
 from askew.engine.choice import ENGINES, calibrate, choose, make_engine
 from askew.engine.sequential import Sequential
-from askew.engine.task import build_task
 from askew.engine.threads import examples_per_step
 from askew.rounds.simulation import Simulation
 from askew.runs.sweep import sweep

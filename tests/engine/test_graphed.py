@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from askew.core.recipe import Recipe
+from askew.engine.build import build_task
 from askew.engine.sequential import Sequential
-from askew.engine.task import build_task
 from askew.engine.vectorised import Vectorised
 from askew.pieces.methods import fedcd, fednnnn, fedprox, projected, server_training
 from askew.rounds.simulation import Simulation

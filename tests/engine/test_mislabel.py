@@ -5,7 +5,8 @@ import pytest
 import torch
 
 import askew
-from askew.engine.task import build_task, initial_model
+from askew.engine.build import build_task
+from askew.engine.start import initial_model
 
 POPULATIONS = ["shards(clients=5, shards_per_client=2)", "iid(clients=5) + hold_out(0.2) + share(0.5)",
                "dirichlet(clients=5, alpha=0.5) + validation(0.2)", "hypergeometric(clients=12, examples=60)",

@@ -17,10 +17,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import askew
 from askew.core.compat import tree_leaves
 from askew.engine import sequential
+from askew.engine.build import build_task
 from askew.engine.graphed import GraphedSteps
 from askew.engine.sequential import Sequential
 from askew.engine.shortage import shortage
-from askew.engine.task import build_task
 from askew.engine.vectorised import Vectorised
 from askew.pieces.methods import fedcd, scaffold
 from askew.rounds.simulation import Simulation
@@ -68,6 +68,7 @@ class Disturbed:
     def __init__(self, engine, failing):
         self.engine, self.failing = engine, failing
         self.name, self.one_at_a_time, self.batches_lanes = engine.name, engine.one_at_a_time, engine.batches_lanes
+        self.peers = engine.peers
         self.jobs = []
 
     def train(self, lanes):

@@ -8,9 +8,9 @@ from askew.core.client_piece import ClientPiece
 from askew.core.registry import piece
 from askew.core.tensors import ModelState, norm
 from askew.engine import vectorised
+from askew.engine.build import build_task
 from askew.engine.graphed import GraphedSteps
 from askew.engine.sequential import Sequential
-from askew.engine.task import build_task
 from askew.engine.vectorised import Vectorised
 from askew.rounds.simulation import Simulation
 

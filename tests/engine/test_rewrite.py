@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 import askew
+from askew.engine.build import build_task
 from askew.engine.layers.fast import use_fast_layers
 from askew.engine.rewrite import pool_before_relu, rewritten
-from askew.engine.task import build_task
 
 
 def network():

@@ -10,9 +10,10 @@ from torch import nn
 
 import askew
 from askew.engine.batched import CannotBatch
+from askew.engine.build import build_task
+from askew.engine.functional import state_dict_of
 from askew.engine.layers.dropout import dropouts, key_dropouts, set_keys
 from askew.engine.sequential import Sequential
-from askew.engine.task import build_task
 from askew.engine.vectorised import Vectorised
 from askew.rounds.simulation import Simulation
 from askew.runs.sweep import sweep
@@ -233,7 +234,7 @@ def test_every_engine_trains_it_as_one_by_one(name, engine):
                 return
             while not simulation.finished:
                 simulation.advance()
-            other = task.state_dict(simulation.view())
+            other = state_dict_of(task.module, simulation.view())
         else:
             other = askew.run(RECIPE, data=data, model=model_of(name), engine=engine).model
     start = model_of(name).state_dict()
@@ -309,7 +310,7 @@ def test_a_checkpoint_brings_frozen_weights_and_refuses_another_network():
     assert torch.equal(other.module.a.weight, task.module.a.weight)
     wrong = build_task(RECIPE, data=data_of(), model=flat(nn.Linear(64, 4)))
     with pytest.raises(askew.AskewError,
-                       match=r"checkpoint is of another network: .* go on with the network that the run began with"):
+                       match=r"checkpoint is of another network: .* continue with the network that the run began with"):
         Simulation(wrong, Sequential(wrong)).state = simulation.state
 
 

@@ -9,11 +9,11 @@ from torch import nn
 
 import askew
 from askew.core.dataset import Dataset
-from askew.engine import threads
+from askew.engine import evaluate, threads
+from askew.engine.build import build_task
 from askew.engine.choice import ENGINES, make_engine
 from askew.engine.local import train_locally
 from askew.engine.parallel import Parallel
-from askew.engine.task import Task, build_task
 from askew.engine.threads import Threads, forward_flops, threads_for, use_threads
 from askew.engine.vectorised import Vectorised
 from askew.pieces.methods import server_training
@@ -122,9 +122,9 @@ def test_small_networks_keep_to_one_thread_and_the_users_number_comes_back(way, 
         seen.add(torch.get_num_threads())
         return train_locally(*args, **rest)
 
-    for module in ("sequential", "task"):
+    for module in ("sequential", "local"):
         monkeypatch.setattr(f"askew.engine.{module}.train_locally", spy)
-    for kind, name in ((Vectorised, "train"), (Parallel, "train"), (Task, "evaluate")):
+    for kind, name in ((Vectorised, "train"), (Parallel, "train"), (evaluate, "outputs")):
         plain = getattr(kind, name)
         monkeypatch.setattr(kind, name,
                             lambda self, *args, plain=plain: (seen.add(torch.get_num_threads()), plain(self, *args))[1])

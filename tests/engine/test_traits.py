@@ -10,8 +10,8 @@ from askew.core import registry, rng
 from askew.core.client_piece import ClientChain, ClientPiece, OnGradient, Optimiser
 from askew.core.tensors import norm
 from askew.engine.batched_chain import BatchedChain, Facts
+from askew.engine.build import build_task
 from askew.engine.choice import ENGINES
-from askew.engine.task import build_task
 from askew.engine.traits import traits_of
 from askew.rounds.simulation import Simulation
 

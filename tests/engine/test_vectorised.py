@@ -10,14 +10,15 @@ import askew
 from askew.core import registry
 from askew.core.population import Ownership, Population
 from askew.engine.batched import CannotBatch, batched_network
+from askew.engine.build import build_task
 from askew.engine.choice import ENGINES, make_engine
-from askew.engine.graphed import _bucket, _parts
 from askew.engine.kernels.conv import client_conv2d, taps_as_channels
 from askew.engine.layers.dropout import dropouts, key_dropouts, set_keys
 from askew.engine.parallel import Parallel
 from askew.engine.protocol import Job, Lane
 from askew.engine.sequential import Sequential
-from askew.engine.task import build_task, initial_model
+from askew.engine.start import initial_model
+from askew.engine.step_plan import bucket, graph_sizes
 from askew.engine.vectorised import Vectorised
 from askew.rounds.simulation import Simulation
 
@@ -86,12 +87,13 @@ def test_a_client_added_to_the_cohort_does_not_change_the_others(unequal_task):
         assert_close(few[client], many[client], tolerance=1e-6)
 
 
-# Nets and inputs; BatchNorm over a handful of examples magnifies rounding, so that its clients get whole batches.
+# Nets and inputs, smaller than those of the papers where a network takes any size: an engine sees the same layers.
+# BatchNorm over a handful of examples magnifies rounding, so that its clients get whole batches.
 NETS = {
     "mlp(hidden=[16])": (1, 8, 8), "small_cnn()": (1, 8, 8), "mcmahan_mnist_cnn()": (1, 28, 28),
-    "mcmahan_cifar_cnn()": (3, 24, 24), "fednnnn_mnist_cnn()": (1, 28, 28), "fednnnn_cifar_cnn()": (3, 32, 32),
-    "fedcd_cnn()": (3, 32, 32), "resnet20_fixup()": (3, 32, 32), "resnet20_fixup(slow_bias=True)": (3, 16, 16),
-    "resnet20()": (3, 32, 32), "hello_edge_cnn()": (1, 50, 10), "hello_edge_cnn(batch_norm=True)": (1, 50, 10),
+    "mcmahan_cifar_cnn()": (3, 24, 24), "fednnnn_mnist_cnn()": (1, 28, 28), "fednnnn_cifar_cnn()": (3, 16, 16),
+    "fedcd_cnn()": (3, 16, 16), "resnet20_fixup()": (3, 16, 16), "resnet20_fixup(slow_bias=True)": (3, 16, 16),
+    "resnet20()": (3, 16, 16), "hello_edge_cnn()": (1, 50, 10), "hello_edge_cnn(batch_norm=True)": (1, 50, 10),
     "hello_edge_cnn(dropout=0.3)": (1, 50, 10),
 }
 
@@ -121,7 +123,7 @@ TOGETHER = {"parallel": lambda task: Parallel(task, threads=2),
 def alone(net):
     """A large step's task and its updates; three rounds' task, the weights before them and what they come to."""
     recipe = RECIPE.replace(model=net, population="iid(clients=2)", epochs=1, client="sgd(lr=0.001)", rounds=3)
-    data, module = data_of(NETS[net]), away_from_zeros(net)
+    data, module = data_of(NETS[net], 32), away_from_zeros(net)
     whole = build_task(recipe.replace(batch_size=0, client="sgd(lr=0.1)"), data=data)  # a movement well above rounding
     task = build_task(recipe, data=data, model=module)
     return whole, updates(Sequential(whole), whole, [0, 1]), task, *three_rounds(task, Sequential)
@@ -311,7 +313,7 @@ def test_a_layer_may_bring_its_own_client_axis():
 @pytest.mark.parametrize(("active", "size"),
                          [(100, 100), (51, 100), (50, 50), (26, 50), (25, 25), (14, 25), (13, 13), (5, 7), (1, 4)])
 def test_few_sizes_of_graphs(active, size):
-    assert _bucket(active, 100) == size
+    assert bucket(active, 100) == size
 
 
 @pytest.mark.parametrize(("channels", "taps", "stride", "padding"), [
@@ -346,7 +348,7 @@ def test_chunks_are_about_equally_large(jobs, at_most, sizes):
                          [(10, False, [10]), (16, False, [16]), (50, False, [16, 16, 16, 2]),
                           (10, True, [8, 2]), (1, True, [1]), (31, True, [16, 8, 4, 2, 1])])
 def test_few_lengths_of_graphs(steps, uneven, parts):
-    assert _parts(steps, uneven) == parts
+    assert graph_sizes(steps, uneven) == parts
     assert sum(parts) == steps
 
 

@@ -10,9 +10,9 @@ from conform.pieces import PIECES, RECIPES, UNEQUAL, normed
 import askew
 from askew.core import registry
 from askew.core.compat import tree_leaves
+from askew.engine.build import build_task
 from askew.engine.protocol import Chunk, Job
 from askew.engine.sequential import Sequential
-from askew.engine.task import Task, build_task
 from askew.engine.vectorised import Vectorised
 from askew.rounds.guarded import _lengths
 from askew.rounds.mishaps import absent
@@ -70,7 +70,7 @@ def test_who_is_left_out_might_as_well_not_have_been_asked(name, monkeypatch):
     """Models, buffers, state, memories, losses: the same bits. The record says who and why, and what was sent."""
     recipe, model = RECIPES_TRIED[name]
     simulation, records = trained(recipe.replace(adversity=TROUBLE, guard=GUARD), model)
-    monkeypatch.setattr(Task, "sample", lambda self, round: [0, 1, 2])
+    monkeypatch.setattr("askew.rounds.round.sample", lambda task, round: [0, 1, 2])
     other, others = trained(recipe, model)
     assert same(everything(simulation), everything(other))
     for record, expected in zip(records, others, strict=True):
@@ -206,7 +206,7 @@ def test_a_run_that_goes_on_from_a_checkpoint_gives_the_same_bits():
 
 @pytest.mark.parametrize(("guard", "early"), [([], True), (GUARD, False)])
 def test_rounds_that_are_begun_early_are_the_same(guard, early):
-    """A guard hangs on how the round before went: nothing is begun early."""
+    """A guard depends on how the round before went: nothing is begun early."""
     recipe = SMALL.replace(adversity=["drop_out(0.5)", "flip_sign(0.2)"], guard=guard, rounds=4)
     plain, records = trained(recipe, make=Vectorised)
     ahead, recorded = trained(recipe, make=Vectorised, ahead=True)
@@ -279,7 +279,7 @@ def test_of_several_reasons_the_first_counts():
 
 
 def test_updates_that_are_kept_until_all_have_come_must_fit(monkeypatch):
-    monkeypatch.setattr("askew.engine.task.device_memory", lambda device: 10_000)
+    monkeypatch.setattr("askew.engine.checks.device_memory", lambda device: 10_000)
     build_task(SMALL)
     with pytest.raises(askew.AskewError, match="or take a statistic that streams, and no guard"):
         build_task(SMALL.replace(guard=GUARD))

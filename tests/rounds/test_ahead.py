@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import askew
-from askew.engine.task import build_task
+from askew.engine.build import build_task
 from askew.engine.vectorised import Vectorised
 from askew.pieces.methods import fedcd, fednnnn
 from askew.rounds.simulation import Simulation
@@ -48,7 +48,7 @@ def test_the_next_round_is_begun_only_where_it_is_known():
     assert simulation._next is None  # that was the last
     scored = made(fedcd(BASE, milestones=[1]), ahead=True)
     scored.advance()
-    assert scored._next is None  # who trains what hangs on this round's scores
+    assert scored._next is None  # who trains what depends on this round's scores
 
 
 def test_a_state_that_is_loaded_replaces_what_was_begun():

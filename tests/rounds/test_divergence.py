@@ -7,7 +7,8 @@ import torch
 from safetensors.torch import load_file
 
 import askew
-from askew.engine.task import build_task, initial_model
+from askew.engine.build import build_task
+from askew.engine.start import initial_model
 
 FAST = "sgd(lr=1000000.0)"
 

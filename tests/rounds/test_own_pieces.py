@@ -7,8 +7,8 @@ import askew
 from askew.core import registry
 from askew.core.client_piece import Optimiser
 from askew.core.server_piece import Aggregator, ServerPiece
+from askew.engine.build import build_task
 from askew.engine.choice import ENGINES
-from askew.engine.task import build_task
 from askew.engine.vectorised import Vectorised
 from askew.pieces.methods import centralised, fedavgm, fedcd, fednnnn
 from askew.pieces.statistic import SignSum

@@ -11,7 +11,9 @@ import askew
 from askew.core.population import Ownership, Population
 from askew.core.probe import Probe
 from askew.core.registry import piece
-from askew.engine.task import build_task, cohort_size
+from askew.engine.build import build_task
+from askew.engine.sample import sample
+from askew.engine.task import cohort_size
 
 
 @pytest.mark.parametrize(("fraction", "clients", "expected"), [
@@ -22,11 +24,11 @@ def test_m_is_c_times_k_but_at_least_one(fraction, clients, expected):
 
 def test_a_fraction_of_the_clients_trains_and_the_seed_says_which():
     recipe = askew.Recipe(population="iid(clients=20)", fraction=0.25, rounds=3)
-    drawn = [build_task(recipe).sample(round) for round in range(40)]
+    drawn = [sample(build_task(recipe), round) for round in range(40)]
     assert all(len(set(clients)) == 5 and set(clients) <= set(range(20)) for clients in drawn)
-    assert drawn == [build_task(recipe).sample(round) for round in range(40)]
+    assert drawn == [sample(build_task(recipe), round) for round in range(40)]
     assert drawn[0] != drawn[1]
-    assert drawn != [build_task(recipe.replace(seed=1)).sample(round) for round in range(40)]
+    assert drawn != [sample(build_task(recipe.replace(seed=1)), round) for round in range(40)]
     times = np.bincount(np.concatenate(drawn), minlength=20)
     assert times.min() > 0
     assert [record["clients"] for record in askew.run(recipe).records] == [5, 5, 5]
@@ -119,7 +121,7 @@ def test_a_probe_reads_rounds_and_never_changes_training(tmp_path):
     walked = [record["walked"] for record in seen.records]
     assert 0 < walked[0] < walked[1] < walked[2]
     task = build_task(base)
-    assert [record["seen"] for record in seen.records] == [task.sample(round) for round in range(3)]
+    assert [record["seen"] for record in seen.records] == [sample(task, round) for round in range(3)]
     assert [record["at"] for record in seen.records] == [1, 2, 3]
     assert all(record["largest"] > 0.1 for record in seen.records)
     for probed_record, record in zip(seen.records, plain.records, strict=True):

@@ -8,7 +8,8 @@ import pytest
 import askew
 from askew.core.dataset import Source
 from askew.data import load
-from askew.engine.task import build_task
+from askew.engine.build import build_task
+from askew.engine.evaluate import evaluate
 from askew.partition import draw
 from askew.pieces.methods import centralised, data_sharing, fedavg, fedcd, fednnnn, fedprox
 from askew.rounds.simulation import Simulation
@@ -158,7 +159,7 @@ def test_models_of_other_clients_are_judged_on_the_same_devices(method, tmp_path
     recipes = {"fedavg": fedavg(base), "fedcd": fedcd(base), "other": method(base)}
     row = compare(recipes, [3], out=tmp_path / "c").as_mapping()["methods"][2]
     result = askew.run(recipes["other"].replace(seed=3))
-    per_class = build_task(recipes["other"].replace(seed=3)).evaluate(result.simulation.view()).class_scores
+    per_class = evaluate(build_task(recipes["other"].replace(seed=3)), result.simulation.view()).class_scores
     counts = draw(base.population, Source.of(load("digits")), seed=3).counts
     expected = np.mean([(share / share.sum()) @ per_class for share in counts])
     assert row["accuracy_mean"] == pytest.approx(expected)
@@ -172,7 +173,7 @@ def test_the_plain_average_is_judged_where_a_method_evaluates_that():
     recipes = {"fedcd": fedcd(base), "fednnnn": fednnnn(base)}
     row = compare(recipes, [0]).as_mapping()["methods"][1]
     result = askew.run(recipes["fednnnn"])
-    per_class = build_task(recipes["fednnnn"]).evaluate(result.simulation.view()).class_scores
+    per_class = evaluate(build_task(recipes["fednnnn"]), result.simulation.view()).class_scores
     counts = draw(base.population.scheme, Source.of(load("digits")), seed=0).counts
     assert row["accuracy_mean"] == pytest.approx(np.mean([(share / share.sum()) @ per_class for share in counts]))
 

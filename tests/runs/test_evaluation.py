@@ -10,6 +10,7 @@ from sklearn import metrics
 
 import askew
 from askew.core.pool import MANY_CLIENTS
+from askew.engine.evaluate import outputs
 from askew.pieces.methods import fedcd
 from askew.runs.evaluation import EVALUATION, read_evaluation
 from askew.runs.judge import majority_accuracy
@@ -38,7 +39,7 @@ def places(input_shape, num_classes):
 
 def outputs_of(result):
     task = result.simulation.task
-    return torch.cat(list(task.outputs(result.simulation.view(0), task.data.test.x))).double().numpy()
+    return torch.cat(list(outputs(task, result.simulation.view(0), task.data.test.x))).double().numpy()
 
 
 def test_a_classifier_on_the_whole_test_set():
@@ -289,9 +290,9 @@ def test_clients_without_test_examples_and_classes_that_the_test_set_lacks(seed)
         model = simulation.view(0)
         if seed % 2:
             model = simulation.task.client.enter(model, simulation.memory.row(0, client))
-        outputs = torch.cat(list(simulation.task.outputs(model, data.test.x)))
+        found = torch.cat(list(outputs(simulation.task, model, data.test.x)))
         y, own = data.train.y.numpy()[population.train[client]], population.test[client] if population.test else None
-        wanted.append(plain_score((outputs.argmax(1).numpy() == tests).astype(float), tests, y, own))
+        wanted.append(plain_score((found.argmax(1).numpy() == tests).astype(float), tests, y, own))
         floor.append(plain_score((tests == np.bincount(y, minlength=4).argmax()).astype(float), tests, y, own))
     assert [score is None for score in got["clients"]["score"]] == [score is None for score in wanted]
     known = [score for score in wanted if score is not None]

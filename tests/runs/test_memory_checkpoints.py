@@ -59,11 +59,11 @@ def test_only_what_changed_is_written(tmp_path, monkeypatch):
 
 
 def test_what_clients_would_remember_must_fit(monkeypatch):
-    from askew.engine import task
+    from askew.engine import build, checks
 
-    monkeypatch.setattr(task, "device_memory", lambda device: 100_000)
+    monkeypatch.setattr(checks, "device_memory", lambda device: 100_000)
     with pytest.raises(askew.AskewError,
                        match=r"clients would remember 0.0 MB each, 0.0 GB in all, and cpu can spare 0.0; take fewer"):
-        task.build_task(RECIPE)
+        build.build_task(RECIPE)
     with pytest.raises(askew.AskewError, match=r"all updates of 10 clients would take"):
-        task.build_task(askew.methods.median(askew.Recipe()))
+        build.build_task(askew.methods.median(askew.Recipe()))

@@ -91,7 +91,7 @@ def test_labels_may_start_anywhere_below_the_number_of_classes():
 
 
 @pytest.mark.parametrize(("model", "message"), [
-    (Sentences(classes=4), r"the network gives \(4,\) outputs an example, but sentences has 3 classes"),
+    (Sentences(classes=4), r"the network gives \(4,\) outputs per example, but sentences has 3 classes"),
     (nn.Linear(7, 3), "does not take inputs of shape"),
     (nn.Sequential(nn.Linear(5, 3), nn.Flatten(0)), r"the network gives \(\) outputs"),
 ])

@@ -11,8 +11,8 @@ from torch import nn
 import askew
 from askew.core.population import Ownership, Population
 from askew.core.server_piece import ServerChain
-from askew.engine.task import Task
 from askew.pieces.methods import fedavg, fedavgm, fedcd, fednnnn, ozdayi_combination
+from askew.rounds import simulation
 from askew.rounds.simulation import Simulation
 
 BASE = askew.Recipe(rounds=4, fraction=0.5, probes=["update_norms()"])
@@ -48,19 +48,20 @@ def test_interrupted_between_rounds(recipe, at, tmp_path):
     assert contents(tmp_path / "broken") == contents(tmp_path / "whole")
 
 
-@pytest.mark.parametrize(("owner", "method"), [(Task, "evaluate"), (Task, "scores"), (ServerChain, "update"),
-                                               (Simulation, "_update_pool"), (Simulation, "_check_finite")])
+@pytest.mark.parametrize(("owner", "method"), [
+    (simulation, "evaluate"), (simulation, "example_scores"), (ServerChain, "update"), (Simulation, "_update_pool"),
+    (Simulation, "_check_finite")])
 def test_interrupted_in_the_middle_of_a_round(owner, method, tmp_path, monkeypatch):
     """Wherever Ctrl-C strikes, the round under way is undone: during training, aggregation, validation, evaluation."""
     recipe = fedcd(BASE, milestones=[1, 2])
     askew.run(recipe, out=tmp_path / "whole")
     real, calls = getattr(owner, method), []
 
-    def strike(self, *args, **kwargs):
+    def strike(*args, **kwargs):
         calls.append(None)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return real(self, *args, **kwargs)
+        return real(*args, **kwargs)
 
     monkeypatch.setattr(owner, method, strike)
     stopped = askew.run(recipe, out=tmp_path / "broken")

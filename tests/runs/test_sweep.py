@@ -76,22 +76,21 @@ def test_one_that_diverges_does_not_stop_the_others():
 
 
 def test_a_warm_up_that_configurations_share_is_trained_once(monkeypatch):
-    from askew.engine.task import Task
+    from askew.engine.local import train_pooled
     from askew.pieces.methods import data_sharing
 
     trained = []
-    plain = Task.train_pooled
 
-    def counted(self, *args, **options):
-        trained.append(self.recipe.name)
-        return plain(self, *args, **options)
+    def counted(task, *args, **options):
+        trained.append(task.recipe.name)
+        return train_pooled(task, *args, **options)
 
     base = BASE.replace(population=BASE.population + "hold_out(0.2)", rounds=1)
     recipes = [data_sharing(base.with_setting("hold_out.use", use), alpha=alpha, warm_up_until=0.99)
                .with_setting("warm_up.epochs", 2).replace(name=f"{alpha} {use}")
                for alpha, use in ((0.2, 100), (0.8, 100), (0.8, 60))]
     alone = [askew.run(recipe, engine="sequential") for recipe in recipes]
-    monkeypatch.setattr(Task, "train_pooled", counted)
+    monkeypatch.setattr("askew.engine.start.train_pooled", counted)
     outcomes = sweep(recipes, engine="vectorised")
     assert trained == ["0.2 100"] * 2 + ["0.8 60"] * 2  # two epochs each
     for one, outcome in zip(alone, outcomes, strict=True):

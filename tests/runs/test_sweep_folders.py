@@ -143,7 +143,7 @@ def test_a_warm_up_is_not_trained_again(tmp_path, monkeypatch):
     recipe = BASE.replace(population=BASE.population + "hold_out(0.1)", start="warm_up(until=0.5)")
     whole = sweep([recipe], folders=[tmp_path / "whole"])
     sweep([recipe], folders=[tmp_path / "broken"], on_round=stop_at(0, 2))
-    monkeypatch.setattr("askew.engine.task.Task.train_pooled", None)
+    monkeypatch.setattr("askew.engine.start.train_pooled", None)
     went_on = sweep([recipe], folders=[tmp_path / "broken"])
     assert went_on[0].recipe == recipe
     assert went_on[0].records == whole[0].records

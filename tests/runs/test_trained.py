@@ -51,7 +51,7 @@ def test_each_client_has_the_outputs_that_it_had_in_the_run(recipe: askew.Recipe
     task, x = simulation.task, simulation.task.data.test.x
     for client, number in enumerate(task.pool.choice(simulation.pool_state)):
         state = task.client.enter(simulation.view(number), simulation.memory.row(number, client))
-        expected = torch.cat(list(outputs(task.module, state, x, task.prepare)))
+        expected = torch.cat(list(outputs(task, state, x)))
         torch.testing.assert_close(model.outputs(x.numpy(), client=client), expected, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(model.module_for(str(client))(x), expected, rtol=1e-4, atol=1e-5)
     if model.about.personal is None and model.about.choice is None:
@@ -254,7 +254,7 @@ def test_folders_that_hold_no_model_to_use(finished: Path, tmp_path: Path, refus
         askew.load(copy)
     summary = json.loads((again() / "summary.json").read_text())
     (copy / "summary.json").write_text(json.dumps({**summary, "stopped": "interrupted"}))
-    with refused("the run was interrupted; go on with: askew resume"):
+    with refused("the run was interrupted; continue with: askew resume"):
         askew.load(copy)
     (again() / "summary.json").unlink()
     with refused("the run has not ended"):

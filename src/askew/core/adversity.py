@@ -190,10 +190,10 @@ class Who:
                 raise AskewError(f"{name}: there is no client {client}; the federation has 0 to {ctx.federation - 1}")
         if self.clients is not None and not len(self.clients):
             raise AskewError(f"{name}: clients is empty, so that nobody can be struck; name some, or leave it out")
-        there = [] if ctx.groups is None else ctx.groups.unique().tolist()
+        groups = [] if ctx.groups is None else ctx.groups.unique().tolist()
         for group in self.groups or {}:
-            if group not in there:
-                has = f"has {', '.join(map(str, there))}" if there else "has none; use one with archetypes"
+            if group not in groups:
+                has = f"has {', '.join(map(str, groups))}" if groups else "has none; use one with archetypes"
                 raise AskewError(f"{name}: there is no group {group!r}; the population {has}")
 
 

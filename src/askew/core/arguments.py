@@ -112,8 +112,8 @@ def bare(hint: Any) -> Any:
 
 def options(hint: Any) -> list[Any]:
     """The types of a union, without what `Annotated` adds to them."""
-    found = typing.get_args(hint) if typing.get_origin(hint) in (Union, types.UnionType) else (hint,)
-    return [bare(option) for option in found]
+    types_of_union = typing.get_args(hint) if typing.get_origin(hint) in (Union, types.UnionType) else (hint,)
+    return [bare(option) for option in types_of_union]
 
 
 def fits(value: Any, hint: Any) -> bool:

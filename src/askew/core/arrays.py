@@ -63,9 +63,9 @@ def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
             shape, fortran, dtype = read_header(file)
         if dtype.kind not in KINDS or dtype.itemsize == 0:
             raise ValueError(f"{info.filename} is of type {dtype}, not numbers or words")
-        size, there = math.prod(shape) * dtype.itemsize, info.file_size - file.tell()
-        if min(shape, default=0) < 0 or size != there:
-            raise ValueError(f"{info.filename} holds {there} bytes, its header promises {size}")
+        size, stored = math.prod(shape) * dtype.itemsize, info.file_size - file.tell()
+        if min(shape, default=0) < 0 or size != stored:
+            raise ValueError(f"{info.filename} holds {stored} bytes, its header promises {size}")
         content = bytearray(file.read(size))  # not read(): that unpacks as much as there is, whatever was declared
     if len(content) != size:
         raise ValueError(f"{info.filename} ends too early")

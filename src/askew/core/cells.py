@@ -38,13 +38,13 @@ def numbers(values: Values, decimal: str = ".") -> tuple[np.ndarray, np.ndarray]
     """
     with np.errstate(over="ignore", invalid="ignore"):  # what float32 cannot hold is infinite, and refused as that
         if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
-            found = values.astype(np.float32)
+            floats = values.astype(np.float32)
         else:
-            found = np.asarray([_number(value, decimal) for value in values], np.float64).astype(np.float32)
-    bad = ~np.isfinite(found)
+            floats = np.asarray([_number(value, decimal) for value in values], np.float64).astype(np.float32)
+    bad = ~np.isfinite(floats)
     places = np.flatnonzero(bad)
     bad[places] = ~absent(take(values, places))
-    return found, bad
+    return floats, bad
 
 
 def words(values: Values) -> list[str | None]:
@@ -67,10 +67,10 @@ def are_dates(values: Values) -> bool:
     """
     if isinstance(values, np.ndarray) and values.dtype.kind in "Mm":
         return True
-    there = [value for value in values if not _is_absent(value)]
+    present = [value for value in values if not _is_absent(value)]
     dates = sum(hasattr(value, "isoformat") or (isinstance(value, str) and len(value) < 100
-                                                and bool(_DATE.fullmatch(value.strip()))) for value in there)
-    return 2 * dates > len(there)
+                                                and bool(_DATE.fullmatch(value.strip()))) for value in present)
+    return 2 * dates > len(present)
 
 
 def take(values: Values, rows: np.ndarray) -> Values:
@@ -100,5 +100,5 @@ def _number(value: Any, decimal: str) -> float:
 def _word(value: Any) -> str:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace").strip()
-    whole = isinstance(value, float | np.floating) and float(value).is_integer()
-    return str(int(value) if whole else value).strip()
+    is_whole = isinstance(value, float | np.floating) and float(value).is_integer()
+    return str(int(value) if is_whole else value).strip()

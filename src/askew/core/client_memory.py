@@ -40,6 +40,7 @@ class ClientMemory:
         self._free: list[int] = []
         self._next = 1  # the first row that was never taken
         self._version: Counter[int] = Counter()  # of each block: how often a row of it has changed
+        self._new: set[tuple[int, int]] = set()  # what has changed since `changes` was last asked for
 
     def __bool__(self) -> bool:
         """Whether clients remember anything."""
@@ -61,14 +62,28 @@ class ClientMemory:
     def put(self, model: int, clients: Sequence[int], rows: Tree) -> None:
         """Take down what these clients remember from now on."""
         leaves, shape = tree_flatten(rows)
-        there = [(tuple(v.shape[1:]), v.dtype) for v in self._table]
-        if shape != self._shape or [(tuple(v.shape[1:]), v.dtype) for v in leaves] != there:
+        kept, given = ([(tuple(v.shape[1:]), v.dtype) for v in tensors] for tensors in (self._table, leaves))
+        if shape != self._shape or given != kept:
             raise AskewError("a client piece's `end` returns memory of another form than its `keep`: "
-                             f"{[(tuple(v.shape[1:]), v.dtype) for v in leaves]} instead of {there}; "
+                             f"{given} instead of {kept}; "
                              "keep shapes, types and names the same")
         at = self._index([self._row_for(model, client) for client in clients])
         for v, new in zip(self._table, leaves, strict=True):
             v[at] = new
+        self._new.update((model, client) for client in clients)
+
+    def changes(self) -> list[tuple[int, list[int], Tree]]:
+        """Model, clients and their rows, of all that has changed since this was last asked for."""
+        by_model: dict[int, list[int]] = {}
+        for model, client in sorted(self._new):
+            by_model.setdefault(model, []).append(client)
+        self._new.clear()
+        return [(model, clients, self.rows(model, clients)) for model, clients in by_model.items()]
+
+    def keep_only(self, owns: Callable[[int], bool]) -> None:
+        """Forget all clients but some."""
+        for at in [key for key in self._place if not owns(key[1])]:
+            self._free.append(self._place.pop(at))
 
     def clone(self, parent: int, child: int) -> None:
         """A new model, of which clients remember what they do of its parent."""
@@ -80,6 +95,7 @@ class ClientMemory:
         """A model is gone."""
         for at in [key for key in self._place if key[0] == model]:
             self._free.append(self._place.pop(at))
+        self._new = {key for key in self._new if key[0] != model}
 
     @property
     def state(self) -> dict[str, Any]:
@@ -100,6 +116,7 @@ class ClientMemory:
         taken = set(self._place.values())
         self._next = self._used
         self._free = [row for row in range(1, self._next) if row not in taken]
+        self._new = set()
 
     @property
     def _used(self) -> int:

@@ -214,8 +214,8 @@ class ClientChain:
 
     def end(self, message: Message, state: Tree, kept: Tree, ctx: ClientContext) -> tuple[Message, Tree]:
         memories = []
-        for p, own, memory in zip(self.pieces, state, kept, strict=True):
-            message, memory = p.end(message, own, memory, ctx)
+        for p, piece_state, memory in zip(self.pieces, state, kept, strict=True):
+            message, memory = p.end(message, piece_state, memory, ctx)
             memories.append(memory)
         return message, tuple(memories)
 

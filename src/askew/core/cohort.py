@@ -7,12 +7,13 @@ client and tensor for the norms) however many clients there are, unless a piece 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from askew.core.compat import foreach_div, is_batched
+from askew.core.compat import foreach_div, is_batched, tree_map
 from askew.core.errors import AskewError
 from askew.core.statistic import Senders, Statistic
 from askew.core.tensors import Params, Tree
@@ -111,6 +112,51 @@ class Cohort:
         self._total = self._total + other._total
         self._arrived += other._arrived
 
+    def part(self) -> dict[str, Any]:
+        """What other processes have to know of it beside its sums: rows of clients, totals of statistics that do not
+        add up, and the form of those that do, for one that has none of these clients."""
+        return {"clients": self._arrived, "weights": self._weights, "squares": self._squares,
+                "totals": [None if statistic.adds_up else self._totals[statistic] for statistic in self._statistics],
+                "forms": [tree_map(_form, self._totals[statistic]) if statistic.adds_up and self._arrived else None
+                          for statistic in self._statistics]}
+
+    def sums(self, forms: Sequence[Tree]) -> Tree:
+        """What several processes add up, number by number; 0 where it is of no client.
+
+        Args:
+            forms: of the statistics that add up, from any process that has clients.
+        """
+        zero = next(iter(self._like.values())).new_zeros((), dtype=torch.float64)
+        return {"sum": {name: self._sum[name] if name in self._sum else torch.zeros_like(v, dtype=torch.float64)
+                        for name, v in self._like.items()},
+                "buffers": self._buffers, "total": zero + self._total,
+                "totals": [self._totals[statistic] if self._arrived else tree_map(_zeros, form)
+                           for statistic, form in zip(self._statistics, forms, strict=True) if statistic.adds_up]}
+
+    def joined(self, parts: Sequence[Mapping[str, Any]], sums: Tree) -> Cohort:
+        """The cohort of all processes.
+
+        Args:
+            parts: of each process that has clients.
+            sums: of all.
+        """
+        whole = Cohort(self._like, self._totals, self._buffer_like)
+        device = sums["total"].device
+        whole._sum, whole._buffers, whole._total = sums["sum"], sums["buffers"], sums["total"]
+        whole._arrived = [client for part in parts for client in part["clients"]]
+        whole._weights, whole._squares = ([v.to(device) for part in parts for v in part[name]]
+                                          for name in ("weights", "squares"))
+        added = iter(sums["totals"])
+        for at, statistic in enumerate(self._statistics):
+            gathered = [part["totals"][at] for part in parts]
+            whole._totals[statistic] = next(added) if statistic.adds_up else reduce(statistic.merge, gathered)
+        return whole
+
+    @property
+    def _statistics(self) -> list[Statistic]:
+        """In an order that is the same in every process, which that of a set is not."""
+        return sorted(self._totals, key=repr)
+
     @property
     def weights(self) -> Tensor:
         """Normalised weights, in the order of `clients`."""
@@ -165,6 +211,15 @@ class Cohort:
         index = torch.tensor(order)
         # From pinned memory: a plain copy to a GPU would wait until it has finished what it is doing.
         return rows[index.pin_memory().to(rows.device, non_blocking=True) if rows.is_cuda else index]
+
+
+def _form(v: Tensor | float) -> Tensor | float:
+    """Shape and type of a number, in no bytes."""
+    return v.new_empty((0, *v.shape), device="cpu") if isinstance(v, Tensor) else type(v)(0)
+
+
+def _zeros(form: Tensor | float) -> Tensor | float:
+    return torch.zeros(form.shape[1:], dtype=form.dtype) if isinstance(form, Tensor) else form
 
 
 def squared_lengths(updates: Mapping[str, Tensor]) -> Tensor:

@@ -59,8 +59,8 @@ class Feature:
     @property
     def inputs(self) -> list[str]:
         """The names of the inputs that it becomes."""
-        own = [self.name] if self.categories is None else [f"{self.name}={word}" for word in self.categories]
-        return [*own, *([f"{self.name} is empty"] if self.indicator else [])]
+        names = [self.name] if self.categories is None else [f"{self.name}={word}" for word in self.categories]
+        return [*names, *([f"{self.name} is empty"] if self.indicator else [])]
 
     def encode(self, where: str, values: Values, unknown: Unknown = "refuse", decimal: str = ".") -> np.ndarray:
         """Cells as inputs, float32 [rows, inputs].
@@ -69,20 +69,20 @@ class Feature:
             where: the table, for errors.
             unknown: what becomes of a category that is none of ours.
         """
-        found, bad = (None, None) if self.categories is not None else numbers(values, decimal)
-        empty = absent(values) if found is None or bad is None else np.isnan(found) & ~bad
+        floats, bad = (None, None) if self.categories is not None else numbers(values, decimal)
+        empty = absent(values) if floats is None or bad is None else np.isnan(floats) & ~bad
         if empty.any() and self.fill is None and not self.indicator:
             raise AskewError(f"{where}: {empty_cells({self.name: empty})}; the model was trained on rows without gaps: "
                              "fill them, or leave these rows out")
-        if found is None or bad is None:
-            own = self._categories(where, values, unknown)
+        if floats is None or bad is None:
+            inputs = self._categories(where, values, unknown)
         elif bad.any():
             row = int(np.flatnonzero(bad)[0])
             raise AskewError(f"{where}: column {self.name!r} holds {shown(values[row])} in row {row + 1}; it must hold "
                              "finite numbers")
         else:
-            own = np.where(empty, np.float32(self.fill or 0.0), found)[:, None]
-        return np.concatenate([own, empty[:, None].astype(np.float32)], axis=1) if self.indicator else own
+            inputs = np.where(empty, np.float32(self.fill or 0.0), floats)[:, None]
+        return np.concatenate([inputs, empty[:, None].astype(np.float32)], axis=1) if self.indicator else inputs
 
     def _categories(self, where: str, values: Values, unknown: Unknown) -> np.ndarray:
         assert self.categories is not None
@@ -143,8 +143,8 @@ class Text:
         place = {word: at for at, word in enumerate(self.vocabulary, start=2)}
         result = np.full((len(values), self.length), PADDING, np.int64)
         for row, text in enumerate(words(values)):
-            found = [place.get(word, UNKNOWN) for word in tokens(text or "")[: self.length]]
-            result[row, : len(found)] = found
+            word_numbers = [place.get(word, UNKNOWN) for word in tokens(text or "")[: self.length]]
+            result[row, : len(word_numbers)] = word_numbers
         return result
 
 
@@ -212,12 +212,12 @@ class Columns:
     @classmethod
     def from_mapping(cls, value: Any) -> Columns:
         """From what `as_mapping` gave; whatever else it is given is refused."""
-        found = dict(of_fields(cls, "table", value))
-        features = found.get("features")
+        args = dict(of_fields(cls, "table", value))
+        features = args.get("features")
         if not isinstance(features, list | tuple):
             raise AskewError(f"table: features must be a list, not {shown(features)}")
-        text = found.get("text")
-        return cls(**{**found, "features": tuple(Feature(**of_fields(Feature, "feature", f)) for f in features),
+        text = args.get("text")
+        return cls(**{**args, "features": tuple(Feature(**of_fields(Feature, "feature", f)) for f in features),
                       "text": None if text is None else Text(**of_fields(Text, "text", text))})
 
 
@@ -231,14 +231,14 @@ def tokens(text: str) -> list[str]:
     return _TOKEN.findall(text.lower())
 
 
-def empty_cells(found: Mapping[str, np.ndarray]) -> str:
+def empty_cells(empty: Mapping[str, np.ndarray]) -> str:
     """Which columns have empty cells, how many, and where the first is.
 
     Example:
         >>> empty_cells({"age": np.array([False, True, True]), "ward": np.array([True, False, False])})
         "column 'age' has no value in 2 of 3 rows (the first: row 2), 'ward' in 1"
     """
-    (name, first), *further = found.items()
+    (name, first), *further = empty.items()
     said = f"column {name!r} has no value in {int(first.sum()):,} of {len(first):,} rows (the first: row " \
            f"{int(np.flatnonzero(first)[0]) + 1:,})"
     return said + "".join(f", {other!r} in {int(rows.sum()):,}" for other, rows in further[:5]) + (

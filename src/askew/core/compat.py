@@ -16,9 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from torch.nn.modules.conv import _ConvNd
 from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.utils import _pytree
-from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
-
-# `TorchDispatchMode` sees every operation that is done below it; nothing public does.
+from torch.utils._python_dispatch import TorchDispatchMode as _TorchDispatchMode
 
 # Nested dicts and tuples of tensors. torch.utils.pytree (public) comes with 2.14 or later; optree
 # would be a further dependency.
@@ -28,7 +26,7 @@ tree_flatten = _pytree.tree_flatten
 tree_unflatten = _pytree.tree_unflatten
 
 # Many small tensors in one launch; without them a loop does it, slower on a GPU. `torch.func.vmap` has no rule for
-# them: not for a tensor that it is batching, which `is_batched` tells of.
+# them: not for a tensor that it is batching, as `is_batched` says.
 foreach_add = torch._foreach_add
 foreach_sub = torch._foreach_sub
 foreach_mul = torch._foreach_mul
@@ -46,13 +44,24 @@ NormWithStatistics = _NormBase
 Conv = _ConvNd
 
 
+class TorchDispatchMode(_TorchDispatchMode):
+    """Sees every operation that is done below it; nothing public does.
+
+    Nothing is compiled below ours. Unless told so, torch loads its whole compiler, in some seconds, to see to it.
+    """
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+
 @contextlib.contextmanager
 def compiler_settings(variants: int) -> Iterator[None]:
     """For calls of compiled functions: so many forms of one are kept, and axes that nobody marked have fixed lengths.
 
     Without the first, torch silently compiles no more beyond 8 forms; without the second it lets those axes vary in
-    which this network differs from the last one of the process, and then may fail to compile it. The compiler looks at
-    gradients that it was told nothing of, and warns of its own look.
+    which this network differs from the last one of the process, and then may fail to compile it. The warning left out
+    is of a gradient that the compiler itself looks at.
     """
     settings = torch._dynamo.config.patch(recompile_limit=variants, automatic_dynamic_shapes=False)
     with settings, warnings.catch_warnings():
@@ -66,7 +75,7 @@ def mark_dynamic(v: Tensor, axis: int) -> None:
 
 
 def padding_of(layer: nn.Conv1d | nn.Conv2d) -> list[int]:
-    """Pixels before and behind, the last axis first, as `F.pad` takes them; `padding` may be a word."""
+    """Pixels before and after, the last axis first, as `F.pad` takes them; `padding` may be a word."""
     return list(layer._reversed_padding_repeated_twice)
 
 

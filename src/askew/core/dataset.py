@@ -183,7 +183,7 @@ def _check(where: str, examples: Examples) -> None:
         if given.layout != torch.strided:
             raise AskewError(f"{where}: {what} are a sparse tensor; make it dense first: tensor.to_dense()")
     if len(x) != len(y):
-        raise AskewError(f"{where}: {len(x)} inputs but {len(y)} labels; there must be one label an input")
+        raise AskewError(f"{where}: {len(x)} inputs but {len(y)} labels; there must be one label per input")
     if len(y) == 0:
         raise AskewError(f"{where}: no examples")
     check_inputs(where, x)

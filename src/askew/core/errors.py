@@ -31,6 +31,14 @@ class InUseError(AskewError):
     """Another process works in the same folder."""
 
 
+class PeerError(AskewError):
+    """Another process of the run failed: all end, for its reason."""
+
+
+class LostError(AskewError):
+    """Another process of the run is gone, or does not answer."""
+
+
 def first_line(error: Exception) -> str:
     """What an error of somebody else's says, in short."""
     return (str(error).strip().split("\n")[0] or type(error).__name__)[:200]

@@ -100,16 +100,16 @@ def check_regular(path: str | Path, what: str, most: int | None = None) -> None:
         most: bytes; None leaves the size to the reader.
     """
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except (OSError, ValueError) as error:  # a name with a null byte is a ValueError
         reason = getattr(error, "strerror", None) or error
         raise AskewError(f"{str(path)!r} cannot be read: {reason}; name a {what}") from None
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(status.st_mode):
         raise AskewError(f"{str(path)!r} is a folder; name a {what}")
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise AskewError(f"{str(path)!r} is no regular file (a pipe or a device); name a {what}")
-    if most is not None and found.st_size > most:
-        raise AskewError(f"{str(path)!r} has {found.st_size:,} bytes, too many for a {what} (at most {most:,})")
+    if most is not None and status.st_size > most:
+        raise AskewError(f"{str(path)!r} has {status.st_size:,} bytes, too many for a {what} (at most {most:,})")
 
 
 def check_new(path: str | Path, option: str, remedy: str = "name another file, or remove it first",

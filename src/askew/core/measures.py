@@ -25,8 +25,8 @@ def class_means(labels: np.ndarray, values: np.ndarray, num_classes: int) -> np.
         >>> class_means(np.array([0, 0, 2]), np.array([1.0, 0.0, 1.0]), 3).tolist()
         [0.5, nan, 1.0]
     """
-    there, sums = (np.bincount(labels, weights=w, minlength=num_classes) for w in (None, values))
-    return np.where(there > 0, sums / np.maximum(there, 1), np.nan)
+    counts, sums = (np.bincount(labels, weights=w, minlength=num_classes) for w in (None, values))
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
 
 
 def mean_of_defined(values: np.ndarray) -> float | None:

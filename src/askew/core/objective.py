@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
@@ -25,7 +26,7 @@ Function = Callable[[Tensor, Tensor], Tensor]
 class Objective:
     """A loss and how well a model does, as functions of outputs [B, ...] and targets [B, ...] of B examples.
 
-    Each example's numbers hang on that example alone: engines flatten the batches of many clients into one, and leave
+    Each example's numbers depend on that example alone: engines flatten the batches of many clients into one, and leave
     the examples out that only fill a batch up.
 
     Args:
@@ -104,7 +105,7 @@ class Objective:
         if self.output_shape is not None:
             wanted = self.output_shape(tuple(target.shape[1:]), data.num_outputs)
             if got != wanted:
-                raise AskewError(f"model: the network gives {got} outputs an example, but {data.name} has "
+                raise AskewError(f"model: the network gives {got} outputs per example, but {data.name} has "
                                  f"{data.num_outputs} {data.targets}; {self.name} needs {wanted}: the last layer must "
                                  f"have {wanted[-1]} outputs")
         if not isinstance(output, Tensor):
@@ -127,3 +128,10 @@ def objective_of(recipe: Recipe) -> Objective:
         'accuracy'
     """
     return cast(Objective, registry.build("objective", recipe.objective))
+
+
+@functools.lru_cache(maxsize=16)
+def headline_of(objective: str) -> str:
+    """The headline of an objective as a recipe writes it: asked for after every round."""
+    headline: str = registry.build("objective", objective).headline
+    return headline

@@ -61,7 +61,7 @@ class Ownership:
     @classmethod
     @checked
     def by_owner(cls, owner: np.ndarray, num_clients: Annotated[int, Bounds(0)]) -> Ownership:
-        """From one owner an example; a negative owner means that nobody has it. Examples keep their order."""
+        """From one owner per example; a negative owner means that nobody has it. Examples keep their order."""
         owner = whole_numbers("ownership: owners", owner)
         if len(owner) and int(owner.max()) >= num_clients:
             raise AskewError(f"ownership: owner {int(owner.max())} is none of the {num_clients} clients, who are "

@@ -50,7 +50,7 @@ class Pool:
     trainers: Callable[[PoolState, Sequence[int]], Mapping[int, Sequence[int]]]
     scores: Callable[[PoolState, int, Sequence[int]], Sequence[float]]
     after_round: Callable[[PoolState, np.ndarray, int, Tensor], tuple[PoolState, Changes]]
-    choice: Callable[[PoolState], Sequence[int]]
+    choice: Callable[[PoolState], Sequence[int] | np.ndarray]
     keeps: Callable[[PoolState], tuple[Sequence[int], np.ndarray]]
     metrics: Callable[[PoolState, np.ndarray | None], Mapping[str, Any]]
     restore: Callable[[PoolState], PoolState] = lambda state: state

@@ -15,7 +15,7 @@ from askew.core.arguments import check_fields, checked
 from askew.core.arrays import read_arrays
 from askew.core.bounds import Count
 from askew.core.dataset import Dataset
-from askew.core.errors import AskewError, first_line
+from askew.core.errors import AskewError, first_line, shown
 from askew.core.files import written
 from askew.core.ownership import Ownership, has_twice, whole_numbers
 
@@ -37,6 +37,8 @@ class Population:
         server: training examples that stay with the server and belong to no client.
         groups: the archetype of each client, where the scheme has archetypes.
         class_totals: examples of each class in the whole training set that was divided; EMD compares with it.
+        noise: standard deviation of the noise on each client's inputs, where there is some (`feature_noise`).
+        noise_mixed: the levels of `noise` go to examples in turn, whoever has them; else each client has its own.
     """
 
     train: Ownership
@@ -48,6 +50,8 @@ class Population:
     server: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     groups: np.ndarray | None = None
     class_totals: np.ndarray | None = None
+    noise: np.ndarray | None = None
+    noise_mixed: bool = False
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -63,6 +67,10 @@ class Population:
             length = wanted if getattr(self, name) is None else len(getattr(self, name))
             if length != wanted:
                 raise AskewError(f"population: {name} has {length} entries; {wanted} are needed")
+        if self.noise is not None and (self.noise.ndim != 1 or not len(self.noise) or not np.isfinite(self.noise).all()
+                                       or self.noise.min() < 0 or not (self.noise_mixed or len(self.noise) == clients)):
+            raise AskewError(f"population: noise must hold one standard deviation for each of {clients} clients, not "
+                             f"{shown(self.noise)}")
         empty = np.flatnonzero(self.train.sizes == 0)
         if len(empty):
             raise AskewError(f"{self.scheme or 'population'}: client {empty[0]} has no examples "
@@ -133,8 +141,8 @@ class Population:
             ids, code = np.unique(data.client_ids, return_inverse=True)
             times = np.bincount(self.train.indices, minlength=len(data.train))
             owner = np.repeat(np.arange(self.num_clients), self.sizes)
-            own = times[self.train.indices] == 1
-            pairs = np.unique(np.stack([owner[own], code[self.train.indices[own]]]), axis=1)
+            unshared = times[self.train.indices] == 1
+            pairs = np.unique(np.stack([owner[unshared], code[self.train.indices[unshared]]]), axis=1)
             if pairs.shape[1] == self.num_clients == len(np.unique(pairs[0])) == len(np.unique(pairs[1])):
                 return [str(i) if data.client_names is None else data.client_names[i] for i in ids[pairs[1]].tolist()]
         return [str(client) for client in range(self.num_clients)]
@@ -216,8 +224,8 @@ class Population:
                 part.check_once()
         labels = data.labels_of(data.train)
         for first, part in self.train.chunks():
-            said, found = self.counts[first : first + len(part)], part.counts(labels, self.num_classes)
-            wrong = np.flatnonzero((said != found).any(axis=1))
+            said, counted = self.counts[first : first + len(part)], part.counts(labels, self.num_classes)
+            wrong = np.flatnonzero((said != counted).any(axis=1))
             if len(wrong):
                 raise AskewError(f"population: the classes of client {first + wrong[0]} are others in {data.name} than "
                                  "it counts; it was drawn for other data: Population.of counts anew")
@@ -235,7 +243,10 @@ class Population:
         for name in ("groups", "class_totals"):
             if getattr(self, name) is not None:
                 arrays[name] = getattr(self, name)
-        about = json.dumps({"format": FORMAT, "scheme": self.scheme, "seed": self.seed, "shares": self.shares})
+        if self.noise is not None:
+            arrays["noise"] = self.noise
+        about = json.dumps({"format": FORMAT, "scheme": self.scheme, "seed": self.seed, "shares": self.shares,
+                            **({"noise_mixed": self.noise_mixed} if self.noise is not None else {})})
         with written(path) as aside, aside.open("wb") as file:
             np.savez_compressed(file, about=np.array(about), **{k: _narrow(v) for k, v in arrays.items()})  # type: ignore[arg-type]
 
@@ -262,7 +273,9 @@ class Population:
         if not isinstance(scheme, str) or type(seed) is not int:
             raise AskewError("scheme and seed are not a text and a whole number")
         numbers = {name: whole_numbers(name, array, 2 if name == "counts" else 1)
-                   for name, array in arrays.items() if name != "about"}
+                   for name, array in arrays.items() if name not in ("about", "noise")}
+        if "noise" in arrays and arrays["noise"].dtype != np.float64:
+            raise AskewError("noise holds no numbers of 64 bits")
         for name in ("counts", "server", "class_totals"):
             if name in numbers and numbers[name].size and int(numbers[name].min()) < 0:
                 raise AskewError(f"{name} has the negative number {int(numbers[name].min())}")
@@ -272,7 +285,8 @@ class Population:
             part.check_once()
         population = cls(train=parts["train"], counts=numbers["counts"], scheme=scheme, seed=seed,
                          validation=parts.get("validation"), test=parts.get("test"), server=numbers["server"],
-                         groups=numbers.get("groups"), class_totals=numbers.get("class_totals"))
+                         groups=numbers.get("groups"), class_totals=numbers.get("class_totals"),
+                         noise=arrays.get("noise"), noise_mixed=about.get("noise_mixed") is True)
         if about.get("shares") is False and population.shares:  # files of the first version do not say
             raise AskewError("it says that no example is in two places, but one is")
         return population

@@ -1,7 +1,7 @@
 """Inputs on their way from storage to the network: a batched function on the device.
 
 uint8 inputs have already been divided by 255 when a preprocessing step sees them. Other integers (tokens) reach a
-network that takes them as they are. Randomness comes from one key an example, so an example is augmented the same way
+network that takes them as they are. Randomness comes from one key per example, so an example is augmented the same way
 alone or in any batch, on any engine.
 """
 

@@ -65,6 +65,8 @@ class Probe:
         needs: cohort statistics to gather.
         observe: called with each client's trained model as it arrives, (ctx, model, gathered so far) -> gathered;
             a statistic that streams, never the models themselves.
+        merge: what two processes have gathered as one, each of its own clients; without it, a probe that observes
+            cannot be used with several processes.
         spec: how it was made, set by `@piece`.
     """
 
@@ -72,4 +74,5 @@ class Probe:
     init: Callable[[ProbeContext], Any] = lambda ctx: None
     needs: Sequence[Statistic] = ()
     observe: Callable[[ProbeContext, ModelState, Any], Any] | None = None
+    merge: Callable[[Any, Any], Any] | None = None
     spec: Spec | None = None

@@ -6,13 +6,14 @@ line (`--set`) is the same value. Methods (`askew.pieces.methods`) are functions
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import hashlib
 import inspect
 import json
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -94,13 +95,18 @@ class Recipe:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, hint in hints_of(Recipe).items():
+        self._read(hints_of(Recipe))
+
+    def _read(self, fields: Iterable[str]) -> None:
+        """Check fields that have been given, and turn pieces into Specs."""
+        hints = hints_of(Recipe)
+        for name in fields:
             value = getattr(self, name)
             if name in PIECE_FIELDS:
                 object.__setattr__(self, name, _as_specs(name, value))
                 continue
-            value = accepted(name, value, hint)
-            object.__setattr__(self, name, float(value) if bare(hint) is float else value)
+            value = accepted(name, value, hints[name])
+            object.__setattr__(self, name, float(value) if bare(hints[name]) is float else value)
         if not self.name.isprintable() or len(self.name) > LONGEST_NAME:
             raise AskewError(f"name must be one line of at most {LONGEST_NAME} printable characters, not "
                              f"{shown(self.name)}")
@@ -109,7 +115,11 @@ class Recipe:
         """A variant of this recipe."""
         for name in changes:
             _check_key(name)
-        return dataclasses.replace(self, **changes)
+        variant = copy.copy(self)
+        for name, value in changes.items():
+            object.__setattr__(variant, name, value)
+        variant._read(changes)  # the others have been read before
+        return variant
 
     @checked
     def with_setting(self, address: str, value: Any) -> Recipe:
@@ -123,8 +133,7 @@ class Recipe:
             value: the new value.
         """
         if "." not in address:
-            _check_key(address)
-            return dataclasses.replace(self, **{address: value})
+            return self.replace(**{address: value})
         *place, target, argument = address.rsplit(".", 2)
         held = {name: _pieces(name, getattr(self, name)) for name in _fields_at(address, *place)}
         _check_one_meaning(address, target, held)
@@ -136,7 +145,7 @@ class Recipe:
                 changes[name] = _put_together(name, [registry.with_argument(spec, piece, argument, value)
                                                      for _, spec in pieces])
         if changes:
-            return dataclasses.replace(self, **changes)
+            return self.replace(**changes)
         present = [name for pieces in held.values() for _, spec in pieces for name in registry.names_in(spec)]
         raise AskewError(f"{address}: the recipe has no piece {target!r}; {suggest(target, present)}")
 
@@ -153,9 +162,13 @@ class Recipe:
             >>> plain.fingerprint == spelt_out.fingerprint
             True
         """
+        return self.fingerprint_without("name", "seed")
+
+    def fingerprint_without(self, *fields: str) -> str:
+        """What two recipes have in common that differ in these fields only."""
         cls: Any = type(self)
         values = {field.name: _essential(field.name, getattr(self, field.name)) for field in dataclasses.fields(self)
-                  if field.name not in ("name", "seed")}
+                  if field.name not in fields}
         text = "\n".join(f"{name} = {value}" for name, value in sorted(values.items()) if value != _default(cls, name))
         return hashlib.sha256(f"format {FORMAT}\n{text}".encode()).hexdigest()[:12]
 

@@ -88,13 +88,13 @@ def piece(*kinds: str) -> Callable[[F], F]:
                     bound.arguments[key] = value
                 elif not dataclass_with_spec(bound.arguments[key]):
                     bound.arguments[key] = build(str(_inner_kind(function, key)), value)
-            made = function(*bound.args, **bound.kwargs)
-            if dataclass_with_spec(made):
+            result = function(*bound.args, **bound.kwargs)
+            if dataclass_with_spec(result):
                 spec = Spec(function.__name__, {k: v for k, v in given.items() if k not in INJECTED})
-                if "spec" in type(made).__dataclass_fields__:
-                    return replace(made, spec=spec)
-                object.__setattr__(made, "_spec", spec)  # client and server pieces hold their maths alone
-            return made
+                if "spec" in type(result).__dataclass_fields__:
+                    return replace(result, spec=spec)
+                object.__setattr__(result, "_spec", spec)  # client and server pieces hold their maths alone
+            return result
 
         for kind in kinds:
             _PIECES[kind][function.__name__] = make
@@ -149,20 +149,20 @@ def parse(kind: str, text: str | Spec) -> Spec:
         name, positional, named = read_call(kind, text)
     function = find(kind, name)
     signature = inspect.signature(function)
-    own = {key: value for key, value in signature.parameters.items() if key not in INJECTED}
-    unknown = [key for key in named if key not in own]
-    if unknown and not any(p.kind is p.VAR_KEYWORD for p in own.values()):
-        remedy = moved(name, unknown[0]) or (suggest(unknown[0], own) if own else "it takes none")
+    parameters = {key: value for key, value in signature.parameters.items() if key not in INJECTED}
+    unknown = [key for key in named if key not in parameters]
+    if unknown and not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        remedy = moved(name, unknown[0]) or (suggest(unknown[0], parameters) if parameters else "it takes none")
         raise AskewError(f"{kind} {name!r} has no argument {shown(unknown[0])}; {remedy}")
-    if len(positional) > len(own):
-        raise AskewError(f"{kind} {name!r} takes at most {len(own)} arguments, {len(positional)} were given: "
+    if len(positional) > len(parameters):
+        raise AskewError(f"{kind} {name!r} takes at most {len(parameters)} arguments, {len(positional)} were given: "
                          f"{shown(text)}")
-    first = dict(zip(own, positional, strict=False))
+    first = dict(zip(parameters, positional, strict=False))
     if twice := [key for key in named if key in first]:
         raise AskewError(f"{kind} {shown(text)} gives {twice[0]!r} twice, by its place and by its name; keep one of "
                          "them")
     args = _read(function, {**first, **named}, kind in BATCHED)
-    missing = [key for key, value in own.items() if value.default is value.empty and key not in args
+    missing = [key for key, value in parameters.items() if value.default is value.empty and key not in args
                and value.kind not in (value.VAR_KEYWORD, value.VAR_POSITIONAL)]
     if missing:
         raise AskewError(f"{kind} {name!r} needs {missing[0]!r}: write {name}({missing[0]}=...)")
@@ -276,8 +276,8 @@ def with_argument(spec: Spec, target: str, argument: str, value: Any) -> Spec:
 
 def _starting_from(spec: Spec, value: float) -> Spec | float:
     """A schedule with another number as its first argument, or as that of the schedule inside it."""
-    own = inspect.signature(find("schedule", spec.name)).parameters
-    first = next((key for key in own if key in spec.args), None)
+    parameters = inspect.signature(find("schedule", spec.name)).parameters
+    first = next((key for key in parameters if key in spec.args), None)
     if first is None:
         return value
     inner = spec.args[first]

@@ -15,12 +15,12 @@ def to_nearest(tensors: Mapping[str, Tensor], bits: int) -> Params:
     levels = 2 ** (bits - 1) - 1
 
     def rounded(v: Tensor) -> Tensor:
-        step = v.abs().amax() / levels
-        return torch.where(step > 0, torch.round(v / step.clamp_min(1e-38)) * step, v)
+        spacing = v.abs().amax() / levels
+        return torch.where(spacing > 0, torch.round(v / spacing.clamp_min(1e-38)) * spacing, v)
 
     return {name: rounded(v) for name, v in tensors.items()}
 
 
 def bytes_of(model: Mapping[str, Tensor], bits: int) -> int:
-    """What such a model takes: its bits, and per tensor its step as a float."""
+    """What such a model takes: its bits, and per tensor its spacing as a float."""
     return sum((v.numel() * bits + 7) // 8 + 4 for v in model.values())

@@ -160,12 +160,12 @@ class ServerChain:
         return u, tuple(states)
 
     def broadcast(self, state: Tree) -> dict[str, Tree]:
-        return {name: tree for p, own in zip(self.pieces, state, strict=True)
-                for name, tree in p.broadcast(own).items()}
+        return {name: tree for p, piece_state in zip(self.pieces, state, strict=True)
+                for name, tree in p.broadcast(piece_state).items()}
 
     def view(self, params: Params, state: Tree) -> Params:
-        for p, own in zip(self.pieces, state, strict=True):
-            params = p.view(params, own)
+        for p, piece_state in zip(self.pieces, state, strict=True):
+            params = p.view(params, piece_state)
         return params
 
     @property

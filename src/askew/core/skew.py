@@ -1,4 +1,4 @@
-r"""How skewed a federation is: measures of a table of counts, one row a client, one column a class.
+r"""How skewed a federation is: measures of a table of counts, one row per client, one column per class.
 
 All of them need the counts only, which a real federation can collect without seeing an example. The reference p is the
 class distribution of the whole training set where it is known (`Population.class_totals`), else of all clients' data
@@ -9,6 +9,8 @@ References:
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -107,9 +109,7 @@ def chance_emd(sizes: np.ndarray, reference: np.ndarray) -> np.ndarray:
         >>> chance_emd(np.array([1, 2]), np.array([0.5, 0.5])).round(12).tolist()
         [1.0, 0.5]
     """
-    if sizes.ndim != 1 or reference.ndim != 1 or sizes.dtype.kind not in "iu" or reference.dtype.kind not in "iuf":
-        raise AskewError(f"chance_emd takes whole sizes [clients] and shares [classes], not {shown(sizes)} and "
-                         f"{shown(reference)}")
+    _check_sizes("chance_emd", sizes, reference)
     distinct, place = np.unique(sizes, return_inverse=True)
     p = torch.as_tensor(np.asarray(reference, np.float64))
     p = p[(p > 0) & (p < 1)]
@@ -118,6 +118,67 @@ def chance_emd(sizes: np.ndarray, reference: np.ndarray) -> np.ndarray:
     log_ways = torch.lgamma(n + 1) - torch.lgamma(m + 1) - torch.lgamma(n - m + 1)
     terms = 2 * m / n * torch.exp(log_ways + m * torch.log(p) + (n - m + 1) * torch.log1p(-p))
     return terms.sum(dim=1).numpy()[place]
+
+
+@checked
+def hellinger(counts: np.ndarray, reference: np.ndarray | None = None) -> np.ndarray:
+    r"""Hellinger distance of each client's class distribution from the whole: 0 alike, 1 nothing in common.
+
+    $$H_k = \sqrt{1 - \sum_c \sqrt{p_k(c)\, p(c)}}$$
+
+    Example:
+        >>> hellinger(np.array([[5, 5], [10, 0]]), np.array([1, 1])).round(4).tolist()  # sqrt(1 - sqrt(1/2))
+        [0.0, 0.5412]
+    """
+    overlap = np.sqrt(class_shares(counts) * reference_shares(counts, reference)).sum(axis=1)
+    return np.sqrt(np.clip(1 - overlap, 0, 1).round(15))
+
+
+@checked
+def jensen_shannon(counts: np.ndarray, reference: np.ndarray | None = None) -> np.ndarray:
+    r"""Jensen-Shannon distance of each client's class distribution from the whole: 0 alike, 1 nothing in common.
+
+    The square root of the mean of the divergences, in bits, of both from their mean.
+
+    Example:
+        One class of two: (log2(1 / 0.75) + 0.5 log2(0.5 / 0.75) + 0.5 log2(0.5 / 0.25)) / 2 = 0.3113.
+
+        >>> jensen_shannon(np.array([[5, 5], [10, 0]]), np.array([1, 1])).round(4).tolist()  # sqrt(0.3113)
+        [0.0, 0.5579]
+
+    References:
+        Endres and Schindelin 2003, "A new metric for probability distributions".
+    """
+    shares, p = class_shares(counts), reference_shares(counts, reference)[None]
+    middle = (shares + p) / 2
+    divergence = np.zeros(len(shares))
+    for part in (shares, np.broadcast_to(p, shares.shape)):
+        ratio = np.divide(part, middle, out=np.ones_like(middle), where=part > 0)
+        divergence += (part * np.log2(ratio)).sum(axis=1) / 2
+    return np.sqrt(np.clip(divergence, 0, 1).round(15))
+
+
+@checked
+def chance_level(measure: Callable[[np.ndarray, np.ndarray], np.ndarray], sizes: np.ndarray, reference: np.ndarray,
+                 draws: Count = 20) -> float:
+    """The mean of a measure that clients of these sizes would have by chance alone, were their examples drawn from p.
+
+    By drawing them so, always with the same random numbers; of many clients, a thousand are drawn.
+
+    Example:
+        A client of one example has one class, whatever the measure: sqrt(1 - sqrt(1/2)).
+
+        >>> round(chance_level(hellinger, np.array([1]), np.array([0.5, 0.5])), 4)
+        0.5412
+    """
+    _check_sizes("chance_level", sizes, reference)
+    if not len(sizes) or not reference.sum() > 0 or (reference < 0).any() or (sizes < 1).any():
+        raise AskewError("chance_level takes the sizes, 1 or more, of one client or more, and shares not all 0, "
+                         f"not {shown(sizes)} and {shown(reference)}")
+    draw = np.random.default_rng(0)
+    some = sizes if len(sizes) <= 1000 else draw.choice(sizes, 1000, replace=False)
+    p = np.asarray(reference, np.float64) / np.sum(reference)
+    return float(np.mean([measure(draw.multinomial(some, p), p).mean() for _ in range(draws)]))
 
 
 @checked
@@ -157,6 +218,12 @@ def most_unusual(counts: np.ndarray, reference: np.ndarray | None = None, number
     p = reference_shares(counts, reference)
     excess = np.round(emd(counts, reference) - chance_emd(counts.sum(axis=1), p), 12)
     return np.lexsort((-counts.sum(axis=1), -excess))[:number]
+
+
+def _check_sizes(name: str, sizes: np.ndarray, reference: np.ndarray) -> None:
+    if sizes.ndim != 1 or reference.ndim != 1 or sizes.dtype.kind not in "iu" or reference.dtype.kind not in "iuf":
+        raise AskewError(f"{name} takes whole sizes [clients] and shares [classes], not {shown(sizes)} and "
+                         f"{shown(reference)}")
 
 
 def _check_counts(counts: np.ndarray) -> None:

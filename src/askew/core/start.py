@@ -2,23 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
+import numpy as np
+from torch import Tensor
+
+from askew.core.dataset import Dataset
+from askew.core.objective import Objective
+from askew.core.population import Population
+from askew.core.recipe import Recipe
 from askew.core.registry import Spec
 from askew.core.tensors import ModelState
 
 
 @dataclass(frozen=True)
-class Start:
-    """`make(task, fresh)` turns freshly initialised weights into those that round 1 begins with.
+class StartContext:
+    """What a start may know and do.
 
     Args:
-        depends_on: for a start that takes long to make: all that it depends on, of a task. Runs for which that is
-            equal, and which name the start in the same words, share one.
+        fresh: the weights that the network was built with.
+        frozen: the network's own weights that are not trained; a start may set them in place.
+        train: one epoch at the server, with the clients' optimiser: (model, indices of training examples, batch size
+            or None for the clients', number of the epoch) -> model.
+        score: the objective's headline of a model on the test set.
     """
 
-    make: Callable[[Any, ModelState], ModelState]
-    depends_on: Callable[[Any], Hashable] | None = None
+    recipe: Recipe
+    data: Dataset
+    population: Population
+    objective: Objective
+    fresh: ModelState
+    frozen: Mapping[str, Tensor]
+    train: Callable[[ModelState, np.ndarray, int | None, int], ModelState]
+    score: Callable[[ModelState], float]
+
+
+@dataclass(frozen=True)
+class Start:
+    """The weights that round 1 begins with.
+
+    Args:
+        make: what the run starts from.
+        depends_on: for a start that takes long to make: all that it depends on. Runs for which that is equal, and
+            which name the start in the same words, share one.
+    """
+
+    make: Callable[[StartContext], ModelState]
+    depends_on: Callable[[StartContext], Hashable] | None = None
     spec: Spec | None = None

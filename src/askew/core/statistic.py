@@ -68,9 +68,12 @@ class Statistic:
     Attributes:
         keeps_all: it keeps every client's message, so that memory grows with the cohort; the run says how
             much before it begins.
+        adds_up: merging two totals adds their numbers and does nothing else, so that several processes may sum them
+            at once; totals of other statistics travel to all processes and are merged there.
     """
 
     keeps_all: ClassVar[bool] = False
+    adds_up: ClassVar[bool] = False
 
     def add(self, total: Any, message: Mapping[str, Tree], senders: Senders) -> Any:
         """`total` (None at first) with these clients: every tensor of `message` has a row per client."""

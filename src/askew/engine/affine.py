@@ -1,4 +1,4 @@
-"""Client chains whose one step comes to w <- (1 + b) w + a g, found out by trying it: plain SGD, weight decay.
+"""Client chains whose step is w <- (1 + b) w + a g, such as plain SGD and weight decay: found out by trying.
 
 Such a step can be taken in the weights' own memory, in one or two passes instead of three or four.
 """
@@ -36,7 +36,7 @@ def coefficients(chain: ClientChain, round: int, shapes: Shapes) -> dict[str, tu
     model = {name: torch.zeros(shape, dtype=torch.float64) for name, shape in shapes}
 
     def update(g: Params, w: Params) -> Params:
-        # Of step, client and all else there is nothing to read: a piece that wants to fails here.
+        # The context holds nothing else: a piece that reads its step or client fails here, and is not taken.
         ctx = ClientContext(w, w, round, None, None, None, None, {})  # type: ignore[arg-type]
         state = alone.begin(alone.keep(ModelState(w)), ctx)
         if tree_leaves(state):
@@ -60,7 +60,7 @@ def coefficients(chain: ClientChain, round: int, shapes: Shapes) -> dict[str, tu
 
 @functools.lru_cache(maxsize=64)
 def _optimiser_alone(chain: ClientChain, shapes: Shapes) -> ClientChain | None:
-    """The one piece that acts on gradients, where it may be straight in any round: tried once, not in each."""
+    """The one piece that acts on gradients, where it can be affine in any round: looked at once, not in each."""
     stepping = [p for p in chain.pieces if p.update is not ClientPiece.update]
     if len(stepping) != 1 or not isinstance(stepping[0], Optimiser):
         return None

@@ -44,7 +44,7 @@ def batched_network(module: nn.Module, example: Tensor, axes: Mapping[str, int] 
     try:
         copied = with_client_axis(module, axes or {})
         elsewhere = copy.deepcopy(module).cpu() if example.device.type != "cpu" else copy.deepcopy(module)
-    except Exception as error:  # what a network keeps may not be copied
+    except Exception as error:  # it may hold what cannot be copied, such as a lock
         raise CannotBatch(f"{type(module).__name__} cannot be copied: {first_line(error)}") from None
     if isinstance(copied, str):
         reason = f"{copied} has no form with a client axis"
@@ -56,8 +56,8 @@ def batched_network(module: nn.Module, example: Tensor, axes: Mapping[str, int] 
     ways.append(("vmap", _vmapped))
     # A network whose `forward` looks across its batch (a mean over examples, say) would mix clients: compare.
     # On a CPU first: a GPU would have to compile kernels for the sizes of this trial alone. In double precision
-    # first: rounding alone makes two ways through a deep network with BatchNorm differ. In a copy: what it
-    # keeps of the trial must not stay.
+    # first: rounding alone makes two ways through a deep network with BatchNorm differ. In a copy: the
+    # trial changes running statistics, and whatever else a network keeps of what it has seen.
     places = [(elsewhere, example.cpu())]
     if example.is_floating_point() and all(p.dtype == torch.float32 for p in module.parameters()):
         places.insert(0, (copy.deepcopy(elsewhere).double(), example.cpu().double()))
@@ -102,7 +102,7 @@ def batch_axes(module: nn.Module, examples: Tensor) -> dict[str, int]:
                 grown = [i for i, (two, three) in enumerate(zip(few[name], shapes[0], strict=True)) if three > two]
                 if grown and grown[0] > 0:
                     result[name] = grown[0]
-    except Exception:  # whatever a network of the user's raises: it is told of where the network is checked
+    except Exception:  # the user's network may raise anything; checking it reports that
         return {}
     finally:
         module.train(was_training)
@@ -152,7 +152,7 @@ def _stacked(module: nn.Module, axes: Mapping[str, int], rank: int) -> Network:
         for layer in layers:
             layer.calls = 0
         scores = call(stacked, state, (x.flatten(0, 1),), places)
-        for layer in layers:  # as it was: a compiler looks at such numbers, and would do all anew
+        for layer in layers:  # back to 0: a compiler compiles again for every other number that it sees
             layer.calls = 0
         return scores.unflatten(0, (clients, -1))
 
@@ -181,23 +181,23 @@ def _problem(module: nn.Module, network: Network, example: Tensor) -> str | None
     None where they do, an empty string where they get others, and what torch says where it fails.
     """
     half = len(example) // 2
-    whole = torch.stack([example[:half], example[half : 2 * half]])
+    inputs_of_two = torch.stack([example[:half], example[half : 2 * half]])
     # Batches of five, of two and of one: a `forward` may cut a batch into parts. Large inputs: it may do something else
     # beyond some bound. Not of one with BatchNorm: torch's own gradients of it are wrong on a CPU (2.13) where what
     # comes back lies in channels-last order, so that there is nothing to compare with.
     normalises = any(isinstance(layer, BatchNorm) for layer in module.modules())
-    trials = [whole[:, :batch] for batch in dict.fromkeys((half, min(2, half), *([] if normalises else [1])))]
-    trials += [30.0 * whole] if whole.is_floating_point() else []
+    trials = [inputs_of_two[:, :batch] for batch in dict.fromkeys((half, min(2, half), *([] if normalises else [1])))]
+    trials += [30.0 * inputs_of_two] if inputs_of_two.is_floating_point() else []
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # vmap tells of every rule that it does not have
+        warnings.simplefilter("ignore")  # vmap warns of every operation that it has no rule for
         try:
             return None if all(_same_as_alone(module, network, inputs) for inputs in trials) else ""
-        except Exception as error:  # a network of the user's, torch's own rules: anything may be raised
+        except Exception as error:  # the user's network and torch's rules may raise anything
             return first_line(error)
 
 
 def _same_as_alone(module: nn.Module, network: Network, inputs: Tensor) -> bool:
-    """For inputs [2, B, ...]."""
+    """Whether two clients get what each gets alone, of inputs [2, B, ...]."""
     # Weights that differ, by a factor and from place to place: where all are 0 or 1, exchanged clients would not show.
     trained = {name: p.detach() for name, p in module.named_parameters() if p.requires_grad}
     params = {name: torch.stack([v, _changed(v)]).requires_grad_() for name, v in trained.items()}
@@ -218,10 +218,10 @@ def _same_as_alone(module: nn.Module, network: Network, inputs: Tensor) -> bool:
                                     materialize_grads=True)
     for k in range(2):
         set_keys(dropouts(module), keys[k])
-        own = {name: v[k].detach().requires_grad_() for name, v in params.items()}
+        weights_of_client = {name: v[k].detach().requires_grad_() for name, v in params.items()}
         kept = {name: b[k].clone() for name, b in buffers.items()}
-        alone = call(module, {**own, **kept}, (inputs[k].clone(),))
-        wanted = torch.autograd.grad((alone * weights).sum(), list(own.values()), allow_unused=True,
+        alone = call(module, {**weights_of_client, **kept}, (inputs[k].clone(),))
+        wanted = torch.autograd.grad((alone * weights).sum(), list(weights_of_client.values()), allow_unused=True,
                                      materialize_grads=True)
         length = torch.stack([v.norm() for v in wanted]).norm()
         if not length.isfinite():

@@ -17,7 +17,7 @@ from askew.core.registry import Spec
 from askew.core.tensors import ModelState, Params, Tree
 from askew.engine.traits import Traits, traits_of
 
-# Nothing to count with, rather than a wrong number.
+# What elementwise chains do not read: with None one that did would fail, not compute with a wrong number.
 _UNREAD: dict[str, Any] = {"client": None, "examples": None, "steps": None}
 
 
@@ -65,7 +65,7 @@ class BatchedChain:
 
     @cached_property
     def traits(self) -> Traits:
-        """An argument may decide on them."""
+        """Found with the first client's values of the varying arguments: an argument may decide on them."""
         return traits_of(self._built({at: v[0].cpu() for at, v in self.varying.items()}), self.like, self.shared)
 
     def of_rows(self, rows: Tensor) -> BatchedChain:
@@ -75,15 +75,15 @@ class BatchedChain:
     def rebound(self, varying: Mapping[tuple[int, str], Tensor],
                 columns: Mapping[tuple[int, str], Tensor]) -> BatchedChain:
         """The same chain with its varying arguments in other memory, [K] and as columns [K, 1], for just K clients."""
-        made = self.with_values(varying)
-        made._all_columns = made._built(columns)
-        return made
+        chain = self.with_values(varying)
+        chain._all_columns = chain._built(columns)
+        return chain
 
     def with_values(self, varying: Mapping[tuple[int, str], Tensor]) -> BatchedChain:
         """The same chain with other values in its varying arguments."""
-        made = BatchedChain(self.specs, self.like, varying, self.shared)
-        made.__dict__["traits"] = self.traits
-        return made
+        chain = BatchedChain(self.specs, self.like, varying, self.shared)
+        chain.__dict__["traits"] = self.traits
+        return chain
 
     def enter(self, params: Params, buffers: Params, kept: Tree) -> tuple[Params, Params]:
         """Weights and buffers that the clients' rounds begin with, [K, ...]."""
@@ -101,8 +101,8 @@ class BatchedChain:
         def one(kept: Tree, params: Params, values: Any, ctx: _Given) -> Tree:
             return self._built(values).begin(kept, ctx.context(params, round))
 
-        made = self._vmapped(one, clients, start, facts)(kept, params, self._values(clients))
-        return tree_map(torch.clone, made)  # in memory of its own: not one number for all clients, nor the weights' own
+        state = self._vmapped(one, clients, start, facts)(kept, params, self._values(clients))
+        return tree_map(torch.clone, state)  # it may share the weights' memory, or be one number for all clients
 
     def update(self, u: Params, state: Tree, params: Params, start: Params, round: int | Tensor, keys: Tensor,
                step: int | Tensor, facts: Facts) -> tuple[Params, Tree]:

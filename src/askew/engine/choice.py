@@ -14,7 +14,9 @@ from askew.core.ownership import Ownership
 from askew.engine.batched import CannotBatch
 from askew.engine.graphed import PRECISIONS
 from askew.engine.parallel import Parallel
+from askew.engine.peers import DISTRIBUTED
 from askew.engine.protocol import Engine, Job, Lane
+from askew.engine.sample import sample
 from askew.engine.sequential import Sequential
 from askew.engine.task import Task
 from askew.engine.threads import allowed_threads, examples_per_step, forward_flops, threads_for, use_threads
@@ -68,15 +70,22 @@ def make_engine(name: str, task: Task, precision: str = "fp32", runs: int = 1, c
         return Sequential(task)
 
 
-def check_engine(name: str, precision: str) -> None:
-    """Refuse names that there are not, before any work."""
-    if name != "auto" and name not in ENGINES:
-        raise AskewError(f"unknown engine {name!r}; {suggest(name, ['auto', *ENGINES])}")
+def check_engine(name: str, precision: str, several: bool = False) -> None:
+    """Refuse names that there are not, before any work.
+
+    Args:
+        several: whether there may be several runs, which processes would not train as one.
+    """
+    if name not in ("auto", DISTRIBUTED, *ENGINES):
+        raise AskewError(f"unknown engine {name!r}; {suggest(name, ['auto', *ENGINES, DISTRIBUTED])}")
+    if name == DISTRIBUTED and several:
+        raise AskewError("engine distributed trains one run in several processes (askew run, askew resume); many runs "
+                         "go over processes and machines with --ray")
     if precision not in PRECISIONS:
         raise AskewError(f"unknown precision {precision!r}; {suggest(precision, PRECISIONS)}")
 
 
-def choose(task: Task, lanes: int = 1) -> str:
+def choose(task: Task, lanes: int = 1, processes: int = 1) -> str:
     """The engine for "auto": a rule, so that a recipe has the same one in every run, however busy the machine is.
 
     GPUs: vectorised. CPUs: vectorised where several clients have a small network, whose operations take less time than
@@ -85,21 +94,23 @@ def choose(task: Task, lanes: int = 1) -> str:
 
     Args:
         lanes: configurations of this shape that would train together.
+        processes: that share a round's clients.
     """
     if task.device.type != "cpu":
         return "vectorised"  # or what `make_engine` falls back on
     weights = sum(p.numel() for p in task.module.parameters())
-    step = forward_flops(task) * examples_per_step(task)
-    name = choose_by(weights, step, lanes * task.cohort_size, task.cohort_size, allowed_threads())
+    flops = forward_flops(task) * examples_per_step(task)
+    cohort = -(-task.cohort_size // processes)
+    name = choose_by(weights, flops, lanes * cohort, cohort, allowed_threads())
     return name if name == "sequential" or _can(ENGINES[name], task) else "sequential"
 
 
-def choose_by(weights: int, step: float, clients: int, cohort: int, threads: int) -> str:
+def choose_by(weights: int, flops: float, clients: int, cohort: int, threads: int) -> str:
     """The rule on a CPU, in numbers.
 
     Args:
         weights: of the network.
-        step: floating-point operations of one client's forward pass in a local step.
+        flops: floating-point operations of one client's forward pass in a local step.
         clients: that could be batched, of all configurations together.
         cohort: clients of one configuration.
         threads: as many as torch may use.
@@ -110,7 +121,7 @@ def choose_by(weights: int, step: float, clients: int, cohort: int, threads: int
         >>> choose_by(431_080, 229_300_000, clients=10, cohort=10, threads=2)
         'parallel'
     """
-    if clients >= FEW_CLIENTS and weights <= SMALL_WEIGHTS and step <= SMALL_STEP:
+    if clients >= FEW_CLIENTS and weights <= SMALL_WEIGHTS and flops <= SMALL_STEP:
         return "vectorised"
     return "parallel" if min(threads, cohort) > 1 else "sequential"
 
@@ -118,7 +129,7 @@ def choose_by(weights: int, step: float, clients: int, cohort: int, threads: int
 def calibrate(task: Task, repeats: int = 3, clients: int = TRY_CLIENTS, steps: int = TRY_STEPS) -> list[Timing]:
     """Time each engine on a few steps of a few clients; the best of some interleaved repeats counts.
 
-    For `askew bench` and the benchmark behind `choose`; no run hangs on it.
+    For `askew bench` and the benchmark behind `choose`; no run depends on it.
     """
     trial = _cut(task, clients, steps)
     jobs = [Job(0, client) for client in range(trial.num_clients)]
@@ -149,7 +160,7 @@ def calibrate(task: Task, repeats: int = 3, clients: int = TRY_CLIENTS, steps: i
 def _cut(task: Task, clients: int, steps: int) -> Task:
     """The task with some of its clients and a few steps for each."""
     most = steps * task.recipe.batch_size if task.recipe.batch_size else 10**9
-    train = Ownership.of([task.population.train[client][:most] for client in task.sample(0)[:clients]])
+    train = Ownership.of([task.population.train[client][:most] for client in sample(task, 0)[:clients]])
     labels = task.data.labels_of(task.examples)
     population = replace(task.population, train=train, counts=train.counts(labels, task.data.num_classes),
                          validation=None, test=None, groups=None)

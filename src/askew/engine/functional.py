@@ -1,4 +1,4 @@
-"""Call a network with weights that are given, not its own."""
+"""A network with weights that are given, not its own: called, and as a file holds it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from askew.core.tensors import ModelState
+
 
 def call(module: nn.Module, tensors: Mapping[str, Tensor], inputs: tuple[Any, ...],
          places: Mapping[str, str] | None = None) -> Any:
-    """The network's result with these weights and buffers, by their first names; what is not given is its own.
+    """The network's result with these weights and buffers, named as torch lists them first; the others are its own.
 
     `torch.func.functional_call` ties shared weights, too, but leaves a network in which one *layer* stands in several
     places with the given weights instead of its own.
@@ -47,3 +49,14 @@ def places_of(module: nn.Module) -> dict[str, str]:
                 place = f"{path}.{name}" if path else name
                 places[place] = first.setdefault(id(v), place)
     return places
+
+
+def state_dict_of(module: nn.Module, model: ModelState) -> dict[str, Tensor]:
+    """What the network's `load_state_dict` wants: frozen weights and further names of shared ones included."""
+    trained = {**model.params, **model.buffers}
+    first = {id(v): name for name, v in (*module.named_parameters(), *module.named_buffers())}
+    state: dict[str, Tensor] = {}
+    for name, v in module.state_dict(keep_vars=True).items():
+        value = trained.get(first[id(v)], v.detach())
+        state[name] = value if first[id(v)] == name else value.clone()  # a file holds no shared memory
+    return state

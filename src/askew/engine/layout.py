@@ -49,7 +49,7 @@ class Planner:
         return [jobs[low : low + size] for low in range(0, len(jobs), max(1, size))]
 
     def lay_out(self, lanes: Sequence[Lane], jobs: list[tuple[int, Job]]) -> Layout:
-        """One of these chunks."""
+        """What the jobs of one of these chunks will see."""
         recipe, device = self.recipe, self.device
         sizes = [_size(lanes, i, job) for i, job in jobs]
         owned, base = self._all_owned(lanes)

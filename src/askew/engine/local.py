@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -18,6 +19,7 @@ from askew.core.preprocess import Preprocess
 from askew.core.tensors import ModelState, Params, Tree
 from askew.engine.affine import coefficients
 from askew.engine.layers.dropout import dropouts, set_keys
+from askew.engine.task import Task
 
 # Branches of a client's stream, so that shuffling, augmentation, noise and dropout never share numbers.
 SHUFFLE, AUGMENT, STEP, UPLOAD, LAYERS = range(5)
@@ -39,8 +41,8 @@ def example_keys(stream: Tensor, step: int, count: int) -> Tensor:
 def cpu_order(x: Tensor) -> Tensor:
     """On a CPU, images [N, C, H, W] in channels-last order, in which its libraries are fastest; anything else as it is.
 
-    One channel fits both orders, and everything behind it would then be done in the slow one (max pooling seven times
-    slower), unless its strides say otherwise.
+    Images of one channel lie in both orders at once, and torch takes them for the slow one (max pooling: seven times
+    slower), in which it then does all that follows: new strides say which is meant.
     """
     if x.ndim != 4 or x.device.type != "cpu":
         return x
@@ -94,10 +96,10 @@ def train_locally(module: nn.Module, model: ModelState, examples: Examples, indi
         shared: what the server sent beside the model.
         seeded: seed torch's generator too, for networks that draw from it by themselves.
     """
-    own = {name: p for name, p in module.named_parameters() if name in model.params}
+    parameters = {name: p for name, p in module.named_parameters() if name in model.params}
     buffers = dict(module.named_buffers())
     with torch.no_grad():
-        for name, p in own.items():
+        for name, p in parameters.items():
             p.data = model.params[name].clone()  # keeps the memory layout of the model, unlike copy_
         for name, b in buffers.items():
             b.copy_(model.buffers[name])
@@ -106,16 +108,18 @@ def train_locally(module: nn.Module, model: ModelState, examples: Examples, indi
             layer.flatten_parameters()  # on a GPU its library wants them in one piece
     layers, drop = dropouts(module), rng.fold(stream, LAYERS)
     if seeded:
-        # For modules that draw by themselves; `run` restores the state.
-        torch.manual_seed(int(drop) & 0x7FFFFFFFFFFFFFFF)
+        # For modules that draw by themselves; `run` restores the state. On a CPU its generator alone: torch takes down
+        # the whole call stack for that of each device not in use yet, which is a quarter of a small round.
+        reseed = torch.default_generator.manual_seed if stream.device.type == "cpu" else torch.manual_seed
+        reseed(int(drop) & 0x7FFFFFFFFFFFFFFF)
     noise, size = rng.fold(stream, STEP), batch_size or len(indices)
-    weights = {name: p.detach() for name, p in own.items()}
+    weights = {name: p.detach() for name, p in parameters.items()}
     ctx = ClientContext(weights, model.params, round, 0, epochs * -(-len(indices) // size),
                         client, len(indices), shared or {})
     with torch.no_grad():
         state = chain.begin(chain.keep(model) if kept is None else kept, ctx)
     losses: list[Tensor] = []
-    straight = coefficients(chain, round, tuple((name, tuple(p.shape)) for name, p in own.items()))
+    straight = coefficients(chain, round, tuple((name, tuple(p.shape)) for name, p in parameters.items()))
     number = 0
     try:
         for number, batch in enumerate(batches(indices, epochs, batch_size, stream)):
@@ -124,18 +128,35 @@ def train_locally(module: nn.Module, model: ModelState, examples: Examples, indi
             if layers:
                 set_keys(layers, rng.fold(drop, number))
             loss = objective.loss(module(x), examples.y[batch])
-            gradients = torch.autograd.grad(loss, list(own.values()), allow_unused=True, materialize_grads=True)
+            gradients = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True, materialize_grads=True)
             losses.append(loss.detach())
             if straight is not None:
                 _step_straight(weights, gradients, straight)
                 continue
             with torch.no_grad():
                 ctx = replace(ctx, step=number, make_key=partial(rng.fold, noise, number))
-                u, state = chain.update(dict(zip(own, gradients, strict=True)), state, ctx)
+                u, state = chain.update(dict(zip(parameters, gradients, strict=True)), state, ctx)
                 foreach_add_(list(weights.values()), [u[name] for name in weights])
-    except Exception as error:  # of a network, a piece, torch: where it came up
+    except Exception as error:  # network, pieces and torch may raise anything: say where
         error.add_note(f"askew: client {client}, round {round + 1}, local step {number + 1} of {ctx.steps}")
         raise
-    # The weights need no copy: the next training begins by giving the module other memory. Buffers may be replaced.
+    # Weights need no copy: the next training gives the module other memory. A network may have replaced its buffers.
     trained = ModelState(weights, {name: b.detach().clone() for name, b in module.named_buffers()})
     return Trained(trained, state, ctx, torch.stack(losses).mean())
+
+
+def train_pooled(task: Task, model: ModelState, indices: np.ndarray, *, epochs: int, role: str, number: int,
+                 batch_size: int | None = None, round: int = 0) -> ModelState:
+    """Train one model on training examples that lie in one place, with the clients' optimiser alone.
+
+    Args:
+        role, number: name the random stream.
+        batch_size: None takes the recipe's.
+        round: for the learning rate's decay.
+    """
+    return train_locally(
+        task.module, model, task.examples, torch.from_numpy(indices).to(task.device), task.client.optimiser,
+        task.prepare, task.objective, epochs=epochs,
+        batch_size=task.recipe.batch_size if batch_size is None else batch_size,
+        stream=rng.key(task.recipe.seed, role, number).to(task.device), round=round,
+    ).model

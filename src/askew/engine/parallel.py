@@ -36,6 +36,7 @@ class Parallel:
     name = "parallel"
     one_at_a_time = False
     batches_lanes = False
+    peers = None
 
     def __init__(self, task: Task, threads: int | None = None) -> None:
         if task.device.type != "cpu":
@@ -83,6 +84,6 @@ def _draws_by_itself(task: Task) -> bool:
         scores = []
         for seed in (0, 1):
             set_keys(dropouts(task.module), torch.tensor(0))
-            torch.manual_seed(seed)
+            torch.default_generator.manual_seed(seed)  # threads are of a CPU alone
             scores.append(call(task.module, {n: b.clone() for n, b in buffers.items()}, (x,)))
     return not torch.equal(scores[0], scores[1])

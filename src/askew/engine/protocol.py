@@ -11,6 +11,7 @@ from torch import Tensor
 from askew.core.client_memory import ClientMemory
 from askew.core.compat import tree_map
 from askew.core.tensors import ModelState, Params, Tree
+from askew.engine.peers import Peers
 from askew.engine.task import Task
 
 
@@ -33,6 +34,7 @@ class Lane:
         round: rounds completed before this one.
         shared: number -> what the server sends beside that model.
         memory: what clients remember, where their pieces do; engines read it and leave the writing to the round.
+        left_out: reason -> clients of which an engine got nothing that can be used; it writes them down here.
     """
 
     task: Task
@@ -41,6 +43,7 @@ class Lane:
     round: int
     shared: Mapping[int, Mapping[str, Tree]] = field(default_factory=dict)
     memory: ClientMemory | None = None
+    left_out: dict[str, list[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,11 @@ class Engine(Protocol):
     name: str
     one_at_a_time: bool  # clients train one after the other, so that threads can only share the work within one
     batches_lanes: bool  # several lanes take less time at once than one after the other
+
+    @property
+    def peers(self) -> Peers | None:
+        """The other processes, where each trains clients of its own."""
+        ...
 
     def train(self, lanes: Sequence[Lane]) -> Iterator[tuple[int, Chunk]]:
         """Train the jobs of all lanes, each from its model; yields (lane, chunk), in any order."""

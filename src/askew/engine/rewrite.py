@@ -31,23 +31,23 @@ def pool_before_relu(network: nn.Module) -> None:
     the names of all weights stay what they were. Only neighbours in an `nn.Sequential` are known to be
     applied one after the other.
     """
-    for parent, (name, layer), (after, pool) in neighbours(network):
-        if type(layer) is nn.ReLU and type(pool) is nn.MaxPool2d and not pool.return_indices:
-            setattr(parent, name, pool)
+    for parent, (name, layer), (after, pooling) in neighbours(network):
+        if type(layer) is nn.ReLU and type(pooling) is nn.MaxPool2d and not pooling.return_indices:
+            setattr(parent, name, pooling)
             setattr(parent, after, layer)
 
 
 def rewritten(module: nn.Module, rewrite: Callable[[nn.Module], None], x: Tensor) -> nn.Module:
     """A copy of the network with layers exchanged and the same weights in it, if it still gives what it gave, else the
     network itself: a `forward` may take single layers of an `nn.Sequential`."""
-    made = copy.deepcopy(module, {id(v): v for v in (*module.parameters(), *module.buffers())})
-    rewrite(made)
+    copied = copy.deepcopy(module, {id(v): v for v in (*module.parameters(), *module.buffers())})
+    rewrite(copied)
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            before, after = (network.eval()(x.clone()) for network in (module, made))
-        return made if torch.equal(before, after) else module
-    except Exception:  # it is told of where the network is checked
+            before, after = (network.eval()(x.clone()) for network in (module, copied))
+        return copied if torch.equal(before, after) else module
+    except Exception:  # checking the network reports it
         return module
     finally:
         module.train()
-        made.train()
+        copied.train()

@@ -56,7 +56,7 @@ class _Frame:
 
     owned: Tensor  # [K, 1, most] whether a client has so many examples
     real: Tensor  # [K, T, B]
-    flat: Tensor  # [K, T * B] place in the epochs' orders, which lie behind each other
+    flat: Tensor  # [K, T * B] place in the epochs' orders, which lie end to end
     counts: Tensor
     steps: tuple[int, ...]
 
@@ -69,8 +69,8 @@ def _frame(sizes: tuple[int, ...], epochs: int, batch_size: int, device: torch.d
     size = on_device(sizes, device)[:, None, None]
     steps = tuple(epochs * s for s in per_epoch)
     step = torch.arange(max(steps), device=device)
-    a_epoch = on_device(per_epoch, device)[:, None]
-    epoch_of, chunk_of = step // a_epoch, step % a_epoch  # [K, T]
+    steps_per_epoch = on_device(per_epoch, device)[:, None]
+    epoch_of, chunk_of = step // steps_per_epoch, step % steps_per_epoch  # [K, T]
     at = chunk_of[:, :, None] * batch + torch.arange(batch, device=device)  # [K, T, B] position within the epoch
     real = (at < size) & (epoch_of < epochs)[:, :, None]
     flat = (epoch_of.clamp(max=epochs - 1)[:, :, None] * most + at.clamp(max=most - 1)).flatten(1)

@@ -26,6 +26,7 @@ class Sequential:
     name = "sequential"
     one_at_a_time = True
     batches_lanes = False
+    peers = None
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -64,14 +65,14 @@ def train_job(lane: Lane, job: Job, module: nn.Module, seeded: bool = True) -> C
             try:
                 message, kept = chain.end(message, trained.state, kept, ctx)
                 _check_message(message, start)
-            except Exception as error:  # of a piece: where it came up
+            except Exception as error:  # a piece may raise anything: say where
                 error.add_note(f"askew: client {job.client}, round {lane.round + 1}, at the end of its round")
                 raise
     return Chunk([job], tree_map(lambda v: v[None], message), trained.loss[None], tree_map(lambda v: v[None], kept))
 
 
 def _check_message(message: Message, start: ModelState) -> None:
-    """What a piece of a stranger's may have made of it."""
+    """Refuse a message that a piece has spoilt."""
     if list(message.get("update", ())) != list(start.params):
         sent = ", ".join(message.get("update", ())) or "nothing"
         raise AskewError(f"step: a piece's `end` sends an update of {sent}; it must have all of the model's tensors: "

@@ -18,7 +18,7 @@ _AMOUNT = re.compile(r"allocate ([\d.]+) ?(bytes|[KMGT]i?B)\b")
 def shortage(error: BaseException) -> str | None:
     """How much memory was asked for and not there ("an unknown amount" where nobody says); None for any other error.
 
-    What an error was raised upon is looked at, too: a graph that is being captured, or a compiler, may raise its own.
+    The errors that led to it are looked at, too: a compiler, or the capture of a graph, may raise one of its own.
 
     Example:
         >>> shortage(RuntimeError("can't allocate memory: you tried to allocate 3221225472 bytes. Error code 12"))
@@ -31,8 +31,8 @@ def shortage(error: BaseException) -> str | None:
     while at is not None and at not in seen:
         known = isinstance(at, torch.OutOfMemoryError | MemoryError)
         if known or (isinstance(at, RuntimeError) and _WORDS.search(str(at))):
-            found = _AMOUNT.search(str(at))
-            return "an unknown amount" if found is None else _readable(*found.groups())
+            amount = _AMOUNT.search(str(at))
+            return "an unknown amount" if amount is None else _readable(*amount.groups())
         seen.append(at)
         at = at.__cause__ or at.__context__
     return None

@@ -1,4 +1,4 @@
-"""How many of torch's threads a run uses on a CPU: by rule, so that its bits do not hang on what else the machine does.
+"""How many of torch's threads a run uses on a CPU: by rule, so that its bits do not depend on the machine's other work.
 
 Threads that share an operation wait for each other at its end, and spin while they wait. Where the machine has
 other work, that takes longer than the operation: W3's rounds take 23 ms on one thread and 16 on two on a machine
@@ -84,7 +84,7 @@ def forward_flops(task: Task) -> float:
     An estimate for rules: it leaves out whatever has no weights (activations, pooling, the scores of attention).
 
     Example:
-        >>> from askew.engine.task import build_task
+        >>> from askew.engine.build import build_task
         >>> forward_flops(build_task(askew.Recipe(data="digits()", model="mlp(hidden=[64])")))  # 2 (64 * 64 + 64 * 10)
         9472.0
     """

@@ -22,7 +22,7 @@ from askew.core.tensors import ModelState, Params, Tree
 _HARMLESS = frozenset({"zeros_like", "ones_like", "full_like", "empty_like", "clone", "detach", "_to_copy",
                        "lift_fresh", "alias", "copy_", "scalar_tensor"})
 _REDUCING = ("_foreach_norm", "_foreach_max")
-# Numbers per client that would have to be spread over tensors.
+# Read by elementwise maths, these would have to be broadcast along the client axis.
 _OF_ONE_CLIENT = frozenset({"client", "examples", "steps", "shared", "key"})
 
 
@@ -43,7 +43,7 @@ class Traits:
     at_steps: frozenset[str] = frozenset()
 
 
-# Of a chain that cannot be tried on small tensors, or that goes different ways in different rounds: what fits all.
+# Of a chain that cannot be tried on small tensors, or that branches on the round: the most careful answer.
 _CAREFUL = Traits(False, frozenset({"params", "start", "round", "step", "steps", "client", "examples", "shared",
                                     "key"}), True)
 
@@ -128,8 +128,8 @@ class _Watch(TorchDispatchMode):
     """Which operations are done.
 
     Attributes:
-        pointwise: all act on each coordinate by itself, and on tensors of one shape: a client axis in front
-            of tensors of several would not fall on itself.
+        pointwise: all act on each coordinate by itself, and on tensors of one shape: with a client axis in
+            front, tensors of several shapes would not broadcast against each other.
         looks: the value of a tensor is asked for.
     """
 

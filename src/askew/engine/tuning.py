@@ -36,7 +36,7 @@ WHOLE = 16  # steps of which one graph may consist
 # Evaluation (`evaluate`): not measured.
 CHUNK = 2_000  # examples per forward pass: large enough to keep a device busy, small enough for any memory
 
-# Kernels. The tiles of convolutions hang on their sizes and stand in kernels/conv.py: benchmarks/conv_tiles.py,
+# Kernels. The tiles of convolutions depend on their sizes and stand in kernels/conv.py: benchmarks/conv_tiles.py,
 # results/bench/h200-conv-tiles.json (all equal layers of ResNet-20 in fp32: 38 ms before, 31 ms with these).
 ROW_OF_TAPS = 16  # values in a row of taps, of all channels, that are still read as one pixel's; not measured by itself
 NORM_PARTS = 16  # programs that share the pixels of a set; not measured

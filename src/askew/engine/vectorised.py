@@ -12,7 +12,6 @@ import warnings
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
@@ -28,46 +27,20 @@ from askew.core.compat import BatchNorm, foreach_sub_, tree_map
 from askew.core.errors import AskewError, first_line, suggest
 from askew.core.registry import numbers_of
 from askew.core.tensors import Params, Tree, add
-from askew.engine.batched import batched_network, local_losses
+from askew.engine.batched import local_losses
 from askew.engine.batched_chain import BatchedChain, Facts
-from askew.engine.graphed import PRECISIONS, GraphedSteps
+from askew.engine.graphed import PRECISIONS, GraphedNetwork, GraphedSteps
 from askew.engine.layers.dropout import dropouts
 from askew.engine.layout import Layout, Planner
 from askew.engine.local import AUGMENT, LAYERS, STEP, UPLOAD
 from askew.engine.protocol import Chunk, Job, Lane
-from askew.engine.rewrite import pool_before_relu, rewritten
 from askew.engine.schedule import on_device
 from askew.engine.sequential import train_job
 from askew.engine.shortage import does_not_fit, fitting, shortage
+from askew.engine.step_plan import active_clients
 from askew.engine.task import Task
 from askew.engine.tuning import CHUNK_BYTES, CHUNK_JOBS, COMPILED_EXAMPLES
-
-
-@dataclass(frozen=True)
-class Work(Layout):
-    """A chunk of jobs, ready to be trained."""
-
-    start: Params  # [J, ...], or [1, ...] where all start from one model
-    start_buffers: Params
-    chain: BatchedChain
-    facts: Facts
-    kept: Tree  # what the clients remember, [J, ...]
-    round: int
-
-
-@dataclass(frozen=True)
-class Results:
-    """A chunk after its last local step: everything [J, ...].
-
-    Args:
-        squares: [J, tensors] squared lengths of the updates' tensors.
-    """
-
-    updates: Params
-    buffers: Params
-    state: Tree
-    losses: Tensor
-    squares: Tensor
+from askew.engine.work import TrainedWork, Work
 
 
 class Vectorised:
@@ -87,6 +60,7 @@ class Vectorised:
     name = "vectorised"
     one_at_a_time = False
     batches_lanes = True
+    peers = None
 
     def __init__(self, task: Task, chunk_jobs: int | None = None, precision: str = "fp32", graphed: bool | None = None,
                  compiled: bool | None = None, runs: int = 1) -> None:
@@ -94,10 +68,8 @@ class Vectorised:
             raise AskewError(f"unknown precision {precision!r}; {suggest(precision, PRECISIONS)}")
         self.task = task
         self.precision = precision
-        example = task.prepare.apply(task.data.train.x[_spread_over(len(task.data.train))], None)
         with matrix_precision("fp32", task.device):
-            self.network, self.kind = batched_network(rewritten(task.module, pool_before_relu, example[:3]), example,
-                                                      task.axes)
+            self.network, self.kind = task.batched
         # BatchNorm, or a `forward` that only vmap can batch, may look across a batch, and must not see padding there.
         self._exact_batches = self.kind == "vmap" or any(
             isinstance(layer, BatchNorm) for layer in task.module.modules())
@@ -105,16 +77,13 @@ class Vectorised:
         weights = sum(p.numel() * p.element_size() for p in task.module.parameters())
         bound = max(1, CHUNK_BYTES.get(task.device.type, CHUNK_BYTES["cuda"]) // max(1, 6 * weights))
         self.chunk_jobs = chunk_jobs or min(CHUNK_JOBS.get(task.device.type, CHUNK_JOBS["cuda"]), bound)
-        on_gpu, stacked = task.device.type == "cuda", self.kind == "stacked layers"
+        on_gpu, self._stacked = task.device.type == "cuda", self.kind == "stacked layers"
         self.compiled = on_gpu and worth_compiling(task, runs) if compiled is None else compiled
         self._one_by_one = False  # nothing else works for this network
+        matrices, kernels = (_weights_of(task.module, kind) if self._stacked else frozenset[str]()
+                             for kind in (nn.Linear, nn.Conv2d))
         self._steps = GraphedSteps(
-            self.network, task.examples.x, task.examples.y, task.objective.losses, task.prepare, precision,
-            self.compiled,
-            exact=not stacked, drops=self._drops, any_number=stacked,
-            varies=task.pool.needs_validation or any(adversity.reason for adversity in task.adversities),
-            dense=_weights_of(task.module, nn.Linear) if stacked else (),
-            kernels=_weights_of(task.module, nn.Conv2d) if stacked else (),
+            task, GraphedNetwork(self.network, self._stacked, self._drops, matrices, kernels), precision, self.compiled,
         ) if (on_gpu if graphed is None else graphed) else None
         self._chains: dict[Any, BatchedChain] = {}  # to build one takes as long as a step of a small network
         self._planner = Planner(task.recipe, task.device, self.chunk_jobs)
@@ -128,13 +97,13 @@ class Vectorised:
                 continue
             try:
                 chunks = self._trained(lanes, jobs)
-            except Exception as error:  # the network's, a piece's, torch's, a library's: another way may do
+            except Exception as error:  # network, pieces and libraries may raise anything: another way may work
                 asked, line = shortage(error), first_line(error)
             else:
                 yield from chunks
                 del chunks  # the next ones need the memory
                 continue
-            # The error is gone, and its frames, which held what the attempt had made. Nothing of it has been handed on.
+            # Outside of `except`: the error's frames are gone, which held the attempt's memory. Nothing was yielded.
             if asked is None:
                 self._do_without(line)
                 parts.appendleft(jobs)
@@ -233,24 +202,21 @@ class Vectorised:
                       else tree_map(lambda *v: torch.stack(v)[which], *trees))
         return Facts(**given, shared=shared)
 
-    def _run(self, work: Work) -> Results:
+    def _run(self, work: Work) -> TrainedWork:
         """All local steps."""
         steps, device = work.schedule.steps, self.task.device
-        counts = _host_counts(work, self.task.recipe.batch_size)
-        even = len(set(steps)) == 1 and all((row == row.max()).all() for row in counts.T)
-        # Graphs want fixed shapes; what must not see padding has none among unequal clients, and goes step by step.
-        if self._steps is not None and (even or not self._steps.exact):
-            updates, buffers, state, totals, squares = self._steps.run(
-                work.start, work.start_buffers, work.chain, work.kept, work.facts, work.schedule.examples,
-                work.schedule.counts, work.streams, work.round, counts, steps)
-            return Results(updates, buffers, state, totals / _steps_tensor(steps, device), squares)
+        batch_sizes = work.batch_sizes(self.task.recipe.batch_size)
+        even = len(set(steps)) == 1 and all((row == row.max()).all() for row in batch_sizes.T)
+        # Graphs have fixed shapes: unequal clients have padding there, which some networks must not see.
+        if self._steps is not None and (even or self._stacked):
+            return self._steps.run(work, batch_sizes)
         params, buffers = ({name: v.expand(len(steps), *v.shape[1:]).clone() for name, v in given.items()}
                            for given in (work.start, work.start_buffers))
         state = work.chain.begin(work.kept, params, work.start, work.round, work.facts)
         totals = torch.zeros(len(steps), device=device)
         for t in range(max(steps)):
-            active = int(np.searchsorted(-np.asarray(steps), -t))  # steps are sorted downwards: those with steps > t
-            sizes = counts[:active, t]
+            active = active_clients(steps, t)
+            sizes = batch_sizes[:active, t]
             if not self._exact_batches or (sizes == sizes[0]).all():
                 state = self._step(work, params, buffers, state, totals, slice(0, active), t, int(sizes.max()))
             else:  # no padding: clients with equally large batches go together
@@ -258,7 +224,7 @@ class Vectorised:
                     who = torch.from_numpy(np.flatnonzero(sizes == size)).to(device)
                     state = self._step(work, params, buffers, state, totals, who, t, int(size))
         foreach_sub_(list(params.values()), [work.start[name] for name in params])
-        return Results(params, buffers, state, totals / _steps_tensor(steps, device), squared_lengths(params))
+        return TrainedWork(params, buffers, state, work.per_step(totals), squared_lengths(params))
 
     def _step(self, work: Work, all_params: Params, all_buffers: Params, state: Tree, totals: Tensor,
               who: slice | Tensor, t: int, batch: int) -> Tree:
@@ -283,20 +249,20 @@ class Vectorised:
             totals[who] += losses.detach()
             noise = rng.fold(rng.fold(streams, STEP), t) if work.chain.traits.draws else streams
             start = {name: v if len(v) == 1 else v[who] for name, v in work.start.items()}
-            mine = _take(state, who)
+            before = _take(state, who)
             now = {name: v.detach() for name, v in params.items()}
             # A slice is the first rows, as the step takes them; of others it must be told.
             chain = work.chain if isinstance(who, slice) else work.chain.of_rows(who)
-            u, mine = chain.update(dict(zip(params, gradients, strict=True)), mine, now, start, work.round, noise, t,
+            u, after = chain.update(dict(zip(params, gradients, strict=True)), before, now, start, work.round, noise, t,
                                    work.facts.of_rows(who))
             for name, v in all_params.items():
                 v[who] += u[name]
             if isinstance(who, Tensor):
                 for name, v in all_buffers.items():
                     v[who] = buffers[name]
-            return _put(state, who, mine)
+            return _put(state, who, after)
 
-    def _ended(self, work: Work, trained: Results) -> tuple[Message, Tree, Tensor, Tensor]:
+    def _ended(self, work: Work, trained: TrainedWork) -> tuple[Message, Tree, Tensor, Tensor]:
         """What the clients send and what they remember, their losses, and the squared lengths of their updates."""
         message: Message = {"update": trained.updates, "buffers": trained.buffers}
         if not work.chain.plain.ends:
@@ -316,11 +282,6 @@ class Vectorised:
             pick = slice(at[0], at[-1] + 1) if at[-1] - at[0] + 1 == len(at) else on_device(at, losses.device)
             yield i, Chunk([work.jobs[k][1] for k in at], _take(message, pick), losses[pick],
                            _take(kept, pick), squares[pick], len(lanes))
-
-
-def _spread_over(examples: int) -> list[int]:
-    """Ten of them, from all over: data are often sorted."""
-    return [i * (examples - 1) // 9 for i in range(10)]
 
 
 def worth_compiling(task: Task, runs: int = 1) -> bool:
@@ -363,22 +324,8 @@ def matrix_precision(precision: str, device: torch.device) -> Iterator[None]:
         torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
 
 
-def _host_counts(work: Work, batch_size: int) -> np.ndarray:
-    """[J, T] real examples in each job's batch, known without asking the device."""
-    sizes, steps = np.asarray(work.sizes)[:, None], np.asarray(work.schedule.steps)[:, None]
-    a_epoch = -(-sizes // batch_size) if batch_size else np.ones_like(sizes)
-    t = np.arange(steps.max())
-    size = batch_size or int(sizes.max())
-    return np.where(t < steps, np.minimum(size, sizes - (t % a_epoch) * size), 0)
-
-
-def _steps_tensor(steps: list[int], device: torch.device) -> Tensor | int:
-    """Steps of each job, as a plain number where all have the same: no copy to the device."""
-    return steps[0] if len(set(steps)) == 1 else on_device(steps, device)
-
-
-def _weights_of(module: nn.Module, kind: type[nn.Module]) -> set[str]:
-    return {f"{name}.weight" for name, layer in module.named_modules() if type(layer) is kind}
+def _weights_of(module: nn.Module, kind: type[nn.Module]) -> frozenset[str]:
+    return frozenset(f"{name}.weight" for name, layer in module.named_modules() if type(layer) is kind)
 
 
 def _first_of(shared: Mapping[int, Mapping[str, Tree]]) -> Mapping[str, Tree]:
@@ -390,10 +337,10 @@ def _take(state: Tree, who: slice | Tensor) -> Tree:
 
 
 def _put(state: Tree, who: slice | Tensor, new: Tree) -> Tree:
-    def put(old: Tensor, mine: Tensor) -> Tensor:
-        if len(mine) == len(old) and isinstance(who, slice):
-            return mine
-        old[who] = mine
+    def put(old: Tensor, rows: Tensor) -> Tensor:
+        if len(rows) == len(old) and isinstance(who, slice):
+            return rows
+        old[who] = rows
         return old
 
     return tree_map(put, state, new)

@@ -32,7 +32,7 @@ class GlobalModel:
 
 
 class Gathering:
-    """A round under way: its jobs, and one cohort a model.
+    """A round under way: its jobs, and one cohort per model.
 
     Args:
         round: its number, from 0.
@@ -69,7 +69,8 @@ class Gathering:
         chain = self.task.server
         shared = ({number: chain.broadcast(entry.chain) for number, entry in self.entries.items()}
                   if chain.broadcasts else {})
-        return Lane(self.task, self.models, self.jobs, self.round, shared, self._memory or None)
+        return Lane(self.task, self.models, self.jobs, self.round, shared, self._memory or None,
+                    self.left_out)
 
     @property
     def bytes_shared(self) -> int:
@@ -115,6 +116,21 @@ class Gathering:
         if self._memory:
             self.remembered.append((0, clients, tree_map(torch.clone, chunk.kept)))
 
+    def part(self) -> dict[str, Any]:
+        """What the other processes of a run have to know of what was gathered here."""
+        return {"cohorts": {number: cohort.part() for number, cohort in self.cohorts.items()},
+                "losses": self._losses, "bytes_beside": self.bytes_beside, "observed": self.observed}
+
+    def take_shared(self, cohorts: dict[int, Cohort], losses: list[Tensor], bytes_beside: int,
+                    observed: dict[int, dict[int, Any]]) -> None:
+        """What all processes have gathered, in place of what was gathered here."""
+        self.cohorts, self._losses, self.bytes_beside, self.observed = cohorts, losses, bytes_beside, observed
+
+    def cohort(self, number: int) -> Cohort:
+        """What has been gathered of one model's clients; empty at first."""
+        start = self.models[number]
+        return self.cohorts[number] if number in self.cohorts else Cohort(start.params, self._needs, start.buffers)
+
     def _count(self, chunk: Chunk) -> None:
         beside = {name: tree for name, tree in chunk.message.items() if name not in ("update", "buffers")}
         self.bytes_beside += sum(v.numel() * v.element_size() for v in tree_leaves(beside))
@@ -131,7 +147,7 @@ class Gathering:
     def _add_to(self, number: int, chunk: Chunk) -> None:
         task, start, clients = self.task, self.models[number], [job.client for job in chunk.jobs]
         if number not in self.cohorts:
-            self.cohorts[number] = Cohort(start.params, self._needs, start.buffers)
+            self.cohorts[number] = self.cohort(number)
             self.observed[number] = dict.fromkeys(i for i, _ in self._observers)
         senders = self.senders(number, chunk)
         self.cohorts[number].add(chunk.message, senders,

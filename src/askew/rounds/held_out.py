@@ -1,6 +1,6 @@
-"""Early stopping: the score on training examples that no client trains on, and when it has stopped to gain.
+"""Early stopping: the score on training examples that no client trains on, and when it has stopped gaining.
 
-The test set plays no part: a run that is stopped by what it is judged by says too much of itself.
+The test set plays no part: a run that stops at the score that it is judged by overstates it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import torch
 from askew.core.dataset import Examples
 from askew.core.objective import Objective
 from askew.core.tensors import ModelState
-from askew.engine.evaluate import means_of_parts
+from askew.engine.evaluate import example_scores, means_of_parts
+from askew.engine.peers import Peers
 from askew.engine.task import Task
 
 # (model, client) -> the model as the client has it; None: as all have it.
@@ -55,13 +56,14 @@ class Progress:
                                                                                                round)
 
 
-def held_out_score(task: Task, view: View, choice: np.ndarray, by_devices: bool) -> float:
+def held_out_score(task: Task, view: View, choice: np.ndarray, by_devices: bool, peers: Peers | None = None) -> float:
     """The headline on held-out examples: on clients' validation examples with the model that each of them uses, where
     they have some; else on the server's.
 
     Args:
         choice: the model that each client uses.
         by_devices: whether clients count alike, as in the headline; else examples do.
+        peers: processes that know different clients' tensors.
     """
     owned = task.population.validation
     if owned is None:
@@ -72,14 +74,18 @@ def held_out_score(task: Task, view: View, choice: np.ndarray, by_devices: bool)
     parts = ([(number, np.array([client])) for client, number in enumerate(choice)] if task.client.enters else
              [(number, np.flatnonzero(choice == number)) for number in np.unique(choice)])
     for number, who in parts:
+        if task.client.enters and peers is not None and not peers.owns(int(who[0])):
+            continue
         indices = np.concatenate([owned[client] for client in who.tolist()])
         if len(indices):
             model = view(int(number), int(who[0]) if task.client.enters else None)
             means[who] = means_of_parts(_scores(task, model, indices), owned.sizes[who])
+    if task.client.enters and peers is not None:
+        means = peers.of_owners(means)
     some = owned.sizes > 0
     return float(np.average(means[some], weights=None if by_devices else owned.sizes[some]))
 
 
 def _scores(task: Task, model: ModelState, indices: np.ndarray) -> torch.Tensor:
     at = torch.from_numpy(indices).to(task.device)
-    return task.scores(model, Examples(task.data.train.x[at], task.data.train.y[at])).cpu()
+    return example_scores(task, model, Examples(task.data.train.x[at], task.data.train.y[at])).cpu()

@@ -10,15 +10,15 @@ NAMED = 20  # clients that a record names for each reason
 
 
 def record_of(left_out: Mapping[str, Sequence[int]]) -> dict[str, Any]:
-    """For a round's record: how many updates for each reason, and the first clients among theirs.
+    """For a round's record: how many updates for each reason, and the first clients that sent them.
 
     Example:
         >>> record_of({"late": [7, 3], "not_finite": []})
         {'dropped': {'late': 2}, 'dropped_clients': {'late': [3, 7]}}
     """
-    found = {reason: clients for reason, clients in left_out.items() if clients}
-    return {"dropped": {reason: len(clients) for reason, clients in found.items()},
-            "dropped_clients": {reason: sorted(set(clients))[:NAMED] for reason, clients in found.items()}}
+    reasons = {reason: clients for reason, clients in left_out.items() if clients}
+    return {"dropped": {reason: len(clients) for reason, clients in reasons.items()},
+            "dropped_clients": {reason: sorted(set(clients))[:NAMED] for reason, clients in reasons.items()}}
 
 
 def totals(records: Iterable[Mapping[str, Any]]) -> dict[str, int]:

@@ -46,7 +46,7 @@ def spoilt(task: Task, round: int, chunk: Chunk) -> Chunk:
         struck = adversity.strikes(AdversityContext.of(task.recipe, task.population, at, round, clients))
         if struck.any():
             good = dict(chunk.message)
-            bad = adversity.spoil(tree_map(torch.clone, good))  # a copy: it may work in place
+            bad = adversity.spoil(tree_map(torch.clone, good))  # a copy, since `spoil` may work in place
             if _form(bad) != _form(good):
                 raise AskewError(f"adversity {adversity.name}: spoil must give a message of the form that it was "
                                  "given; keep its names and shapes")

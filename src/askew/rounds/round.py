@@ -22,11 +22,14 @@ from askew.core.pool import PoolState
 from askew.core.probe import ProbeContext
 from askew.core.server_piece import ServerContext
 from askew.core.tensors import ModelState, Params, add
+from askew.engine.local import train_pooled
 from askew.engine.protocol import Engine, Job
+from askew.engine.sample import sample
 from askew.engine.schedule import on_device
 from askew.engine.task import Task
 from askew.rounds.gather import Gathering, GlobalModel
 from askew.rounds.guarded import let_in
+from askew.rounds.shared import share
 from askew.rounds.together import aggregate_together
 
 
@@ -42,14 +45,18 @@ def one_round(gatherings: Sequence[Gathering], engine: Engine) -> list[dict[int,
                 gatherings[i].add(waiting)
         else:
             gatherings[lane].add(chunk)
-    let_in(gatherings)
+    peers = engine.peers
+    let_in(gatherings, peers)
+    if peers is not None:  # each process has its own clients' messages
+        for gathering in gatherings:
+            share(gathering, peers)
     return [aggregate(gathering) for gathering in gatherings]
 
 
 def begin(task: Task, probe_context: ProbeContext, round: int, models: Mapping[int, GlobalModel], pool_state: PoolState,
           memory: ClientMemory) -> Gathering:
     """Who trains which model: some of the clients, drawn by (seed, round), and for each of them what its pool says."""
-    clients = task.sample(round)
+    clients = sample(task, round)
     trainers = task.pool.trainers(pool_state, clients)
     jobs = [Job(number, client) for number, users in trainers.items() for client in users]
     return Gathering(task, probe_context, round, models, pool_state, clients, jobs, memory)
@@ -71,8 +78,8 @@ def _aggregate(gathering: Gathering, number: int) -> GlobalModel:
     def train(params: Params, epochs: int) -> Params:
         nonlocal buffers
         with torch.enable_grad():
-            trained = task.train_pooled(ModelState(params, buffers), task.population.server, epochs=epochs,
-                                        role=f"server/{number}", number=round, round=round)
+            trained = train_pooled(task, ModelState(params, buffers), task.population.server, epochs=epochs,
+                                   role=f"server/{number}", number=round, round=round)
         buffers = trained.buffers
         return trained.params
 

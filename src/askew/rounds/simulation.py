@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,10 +24,23 @@ from askew.core.interrupt import shielded
 from askew.core.pool import MANY_CLIENTS, Changes
 from askew.core.probe import ProbeContext, Round
 from askew.core.tensors import ModelState, Tree, num_bytes
-from askew.engine.evaluate import Scores, device_record, device_scores, means_of_parts, record_of, tested
+from askew.engine.evaluate import (
+    Scores,
+    device_record,
+    device_scores,
+    evaluate,
+    example_scores,
+    means_of_parts,
+    predict,
+    record_of,
+    tested,
+)
+from askew.engine.local import train_pooled
+from askew.engine.peers import Peers
 from askew.engine.protocol import Engine
 from askew.engine.schedule import ToHost
-from askew.engine.task import Task, initial_model
+from askew.engine.start import initial_model
+from askew.engine.task import Task
 from askew.engine.threads import threads_for, use_threads
 from askew.rounds.gather import Gathering, GlobalModel
 from askew.rounds.held_out import Progress, View, held_out_score
@@ -55,6 +69,9 @@ class Simulation:
     All randomness is a function of (seed, role, round, client), so a run that is resumed from `state` goes on exactly
     as it would have without the break.
 
+    With an engine of several processes each of them has one, which all do the same but train, judge and remember
+    different clients; `collect` brings what clients remember to the first.
+
     A GPU is handed the next round before the host waits for this one; where that hangs on how this one goes (FedCD's
     scores, a guard), it is not.
 
@@ -77,9 +94,9 @@ class Simulation:
         self.pool_state = task.pool.init(task.num_clients)
         self._probe_context = ProbeContext(
             module=task.module, data=task.data, population=task.population,
-            batch_size=task.recipe.batch_size, train=self._train_twin, predict=task.predict,
+            batch_size=task.recipe.batch_size, train=self._train_twin, predict=partial(predict, task),
         )
-        # One state a probe and model; a model that is new to a probe starts afresh.
+        # One state per probe and model; a model that is new to a probe starts afresh.
         self._probe_states: list[dict[int, Any]] = [{0: probe.init(self._probe_context)} for probe in task.probes]
         rest = num_bytes(start.buffers)
         self._bytes_down = (task.server.payload or num_bytes)(start.params) + rest
@@ -88,6 +105,27 @@ class Simulation:
         self._taken = RESERVED | {task.objective.headline, self._held_out}
         self._progress = Progress()
         self.memory = ClientMemory(task.client.keep, start)
+
+    @property
+    def _peers(self) -> Peers | None:
+        return self.engine.peers
+
+    def collect(self) -> None:
+        """Bring what clients of other processes remember to the first one, as far as it has changed."""
+        if self._peers is None or not self.memory:
+            return
+        for changes in self._peers.to_first([] if self._peers.leads else self.memory.changes())[1:]:
+            for number, clients, rows in changes:
+                self.memory.put(number, clients, rows)
+
+    def spread(self) -> None:
+        """The state of the first process to all others, and to each what its own clients remember."""
+        if self._peers is None:
+            return
+        state = self._peers.first(self.state)
+        if not self._peers.leads:
+            self.state = state
+            self.memory.keep_only(self._peers.owns)
 
     @property
     def finished(self) -> bool:
@@ -133,12 +171,13 @@ class Simulation:
     def state(self, saved: Mapping[str, Any]) -> None:
         self._next = None
         stored, fresh = next(iter(saved["models"].values())), self.task.fresh
-        there, here = ({name: tuple(v.shape) for name, v in tensors.items()}
-                       for tensors in ({**stored["params"], **stored["buffers"]}, {**fresh.params, **fresh.buffers}))
-        if there != here:
-            odd = next(name for name in {**here, **there} if here.get(name) != there.get(name))
-            raise AskewError(f"the checkpoint is of another network: {odd} is {there.get(odd, 'missing')} there and "
-                             f"{here.get(odd, 'missing')} here; go on with the network that the run began with")
+        saved_shapes, shapes = ({name: tuple(v.shape) for name, v in tensors.items()} for tensors in (
+            {**stored["params"], **stored["buffers"]}, {**fresh.params, **fresh.buffers}))
+        if saved_shapes != shapes:
+            odd = next(name for name in {**shapes, **saved_shapes} if shapes.get(name) != saved_shapes.get(name))
+            raise AskewError(f"the checkpoint is of another network: {odd} is {saved_shapes.get(odd, 'missing')} "
+                             f"there and {shapes.get(odd, 'missing')} here; continue with the network that the run "
+                             "began with")
         with torch.no_grad():
             for name, v in self.task.frozen.items():
                 v.copy_(saved.get("frozen", {}).get(name, v))
@@ -178,8 +217,8 @@ class Simulation:
     def foresees(self, launched: Launched) -> bool:
         """Whether there is a round behind one that is under way, and it can be begun."""
         task = self.task
-        return (self._runs_ahead and not task.pool.needs_validation and not self.memory and not task.guards
-                and not task.recipe.stop_after_no_gain
+        return (self._runs_ahead and self._peers is None and not task.pool.needs_validation and not self.memory
+                and not task.guards and not task.recipe.stop_after_no_gain
                 and launched.gathering.round + 1 < task.recipe.rounds)
 
     def begin(self, behind: Launched | None = None) -> Gathering:
@@ -218,7 +257,7 @@ class Simulation:
         self._check_finite(dict(zip(after, rest, strict=False)))
         record: Record = {"round": self.round + 1, "clients": len(gathering.clients),
                           "train_loss": float(loss) if gathering.lengths else None}
-        if task.adversities or task.guards:
+        if task.adversities or task.guards or gathering.left_out:
             record |= left_out_record(gathering.left_out)
             record |= plain_numbers("adversity", gathering.measured, self._taken)
         for number, cohort in cohorts.items():
@@ -271,24 +310,23 @@ class Simulation:
         task = self.task
         choice = np.asarray(task.pool.choice(self.pool_state))
         with use_threads(self.threads.evaluation):
-            verdicts: dict[int, Scores] = {int(number): task.evaluate(self.view(int(number)))
-                                            for number in np.unique(choice)}
-        result: Record = record_of(verdicts, choice)
+            model_scores: dict[int, Scores] = {number: evaluate(task, self.view(number)) for number in _used(choice)}
+        result: Record = record_of(model_scores, choice)
         if not math.isfinite(result["loss"]):
             raise DivergedError(f"round {self.round}: the loss on the test data is {result['loss']}; {self._hint()}")
         # Else every device has the test set's score.
         told_apart = task.population.test is not None or task.data.num_classes > 1 or task.personal
         if self.by_devices or (told_apart and task.num_clients <= MANY_CLIENTS):
-            devices = (self._personal_scores(row or self.memory.row) if task.client.enters
-                       else device_scores(verdicts, choice, task.population))
+            devices = (self._personal_scores(row or self.memory.row, self._peers) if task.client.enters
+                       else device_scores(model_scores, choice, task.population))
             result |= device_record(devices, task.population.groups, task.objective)
             if self.by_devices:
                 result[task.objective.headline] = float(tested(devices).mean())
         if task.recipe.stop_after_no_gain:
             with use_threads(self.threads.evaluation):
                 result[self._held_out] = held_out_score(task, self._view_of(row or self.memory.row), choice,
-                                                        self.by_devices)
-        return result
+                                                        self.by_devices, self._peers)
+        return result if self._peers is None else self._peers.first(result)
 
     def _view_of(self, row: RowOf) -> View:
         """Models as all have them, or with the tensors that a client keeps for itself."""
@@ -299,22 +337,28 @@ class Simulation:
 
         return view
 
-    def _personal_scores(self, row: RowOf) -> np.ndarray:
-        """Each client's score with the model of its choice and the tensors that it keeps for itself."""
-        task, choice, result = self.task, np.asarray(self.task.pool.choice(self.pool_state)), []
+    def _personal_scores(self, row: RowOf, peers: Peers | None = None) -> np.ndarray:
+        """Each client's score with the model of its choice and the tensors that it keeps for itself.
+
+        Args:
+            peers: processes that judge their own clients each; else all are judged here.
+        """
+        task, choice = self.task, np.asarray(self.task.pool.choice(self.pool_state))
+        result = np.zeros(len(choice))
         for client, number in enumerate(choice.tolist()):
-            own = task.client.enter(self.view(number), row(number, client))
-            scores = device_scores({0: task.evaluate(own)}, np.zeros(len(choice), np.int64), task.population)
-            result.append(scores[client])
-        return np.asarray(result)
+            if peers is None or peers.owns(client):
+                entered = task.client.enter(self.view(number), row(number, client))
+                scores = device_scores({0: evaluate(task, entered)}, np.zeros(len(choice), np.int64), task.population)
+                result[client] = scores[client]
+        return result if peers is None else peers.of_owners(result)
 
     def device_scores(self) -> np.ndarray:
         """Each client's score with the model it would use now."""
         if self.task.client.enters:
             return self._personal_scores(self.memory.row)
         choice = np.asarray(self.task.pool.choice(self.pool_state))
-        verdicts = {int(number): self.task.evaluate(self.view(int(number))) for number in np.unique(choice)}
-        return device_scores(verdicts, choice, self.task.population)
+        model_scores = {number: evaluate(self.task, self.view(number)) for number in _used(choice)}
+        return device_scores(model_scores, choice, self.task.population)
 
     def _check_updates(self, senders: Mapping[int, Sequence[int]], lengths: Sequence[Tensor]) -> None:
         for (number, clients), values in zip(senders.items(), lengths, strict=True):
@@ -350,12 +394,15 @@ class Simulation:
         assert owned is not None, "build_task checked that"
         numbers, keeps = task.pool.keeps(self.pool_state)
         result = np.zeros(keeps.shape)
+        if self._peers is not None:  # each process asks its own clients
+            keeps = keeps & (np.arange(len(keeps)) % self._peers.world == self._peers.rank)[:, None]
         for at, number in enumerate(numbers):
             users = keeps[:, at]
             index = torch.from_numpy(owned.indices[np.repeat(users, owned.sizes)]).to(task.device)
-            scores = task.scores(self.view(number), Examples(task.data.train.x[index], task.data.train.y[index])).cpu()
+            examples = Examples(task.data.train.x[index], task.data.train.y[index])
+            scores = example_scores(task, self.view(number), examples).cpu()
             result[users, at] = means_of_parts(scores, owned.sizes[users])
-        return result
+        return result if self._peers is None else self._peers.of_owners(result)
 
     def _probe(self, number: int, cohort: Cohort, after: GlobalModel, gathered: dict[int, Any]) -> Record:
         """Probes read the first model under its plain names, further ones with the model's number in front."""
@@ -371,8 +418,8 @@ class Simulation:
         return record
 
     def _train_twin(self, model: ModelState, indices: np.ndarray, batch_size: int, round: int) -> ModelState:
-        return self.task.train_pooled(model, indices, epochs=self.task.recipe.epochs, role="twin", number=round,
-                                      batch_size=batch_size, round=round)
+        return train_pooled(self.task, model, indices, epochs=self.task.recipe.epochs, role="twin", number=round,
+                            batch_size=batch_size, round=round)
 
     def _hint(self) -> str:
         if spoils(self.task) and not self.task.guards:
@@ -383,3 +430,8 @@ class Simulation:
         clips = any(isinstance(p, OnGradient) for p in self.task.client.pieces)
         return ("lower the learning rate" + (f" ({rate})" if rate else "")
                 + ("" if clips else ", or clip gradients (clip_gradient(10) before sgd)"))
+
+
+def _used(choice: np.ndarray) -> list[int]:
+    """The models that clients use; to sort a million choices would take longer than a round."""
+    return np.flatnonzero(np.bincount(choice)).tolist()

@@ -50,8 +50,8 @@ class Checkpoints:
     @property
     def rounds(self) -> list[int]:
         """Of which there are checkpoints, the newest first."""
-        found = [NAME.fullmatch(path.name) for path in self._folder.glob("checkpoint-*.json")]
-        return sorted((int(match[1]) for match in found if match), reverse=True)
+        matches = [NAME.fullmatch(path.name) for path in self._folder.glob("checkpoint-*.json")]
+        return sorted((int(match[1]) for match in matches if match), reverse=True)
 
     @property
     def paths(self) -> list[Path]:
@@ -87,8 +87,8 @@ class Checkpoints:
             state["memory"] = {"place": memory["place"], "versions": versions}
         name = f"checkpoint-{round}.pt"
         self._write(name, state)
-        whole = {"format": FORMAT, "round": round, **about, "files": {name: self._sums[name], **needed}}
-        files.write_json(self._folder / f"checkpoint-{round}.json", {**whole, "sha256": _sum_of(whole)})
+        content = {"format": FORMAT, "round": round, **about, "files": {name: self._sums[name], **needed}}
+        files.write_json(self._folder / f"checkpoint-{round}.json", {**content, "sha256": _sum_of(content)})
         self._at = round
         self._drop_all_but([round, *(r for r in self.rounds if r < round)][:KEPT])
 
@@ -112,7 +112,7 @@ class Checkpoints:
             self._at = round
             return state, about
         if damaged:
-            raise AskewError(f"{str(self._folder)!r} cannot be gone on with: {'; '.join(damaged)}; run it "
+            raise AskewError(f"{str(self._folder)!r} cannot be resumed: {'; '.join(damaged)}; run it "
                              "again with --overwrite")
         return self._load_earlier(device), {}
 
@@ -141,7 +141,7 @@ class Checkpoints:
             raise DamagedError(f"{str(path)!r} is damaged: its bytes have changed")
         if about["format"] > FORMAT:
             raise AskewError(f"{str(path)!r} was written by a newer version of askew (format {about['format']}, known: "
-                             f"{FORMAT}); go on with that one")
+                             f"{FORMAT}); continue with that one")
         return about
 
     def _read_state(self, round: int, about: About, device: torch.device) -> dict[str, Any]:
@@ -149,12 +149,12 @@ class Checkpoints:
             path = self._folder / name
             try:
                 files.check_regular(path, "checkpoint")
-                found = files.sha256(path)
+                checksum = files.sha256(path)
             except (AskewError, OSError) as error:
                 raise DamagedError(f"the checkpoint after round {round} is damaged: {first_line(error)}") from None
-            if found != expected:
+            if checksum != expected:
                 raise DamagedError(f"{str(path)!r} is damaged: its bytes have changed")
-            self._sums[name] = found
+            self._sums[name] = checksum
         return self._with_memory(_load(self._folder / f"checkpoint-{round}.pt", device), device)
 
     def _with_memory(self, state: dict[str, Any], device: torch.device) -> dict[str, Any]:

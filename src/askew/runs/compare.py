@@ -17,11 +17,13 @@ from askew.core.objective import objective_of
 from askew.core.population_spec import PopulationSpec
 from askew.core.recipe import Recipe
 from askew.core.registry import Spec
+from askew.engine.build import build_task
 from askew.engine.choice import check_engine
-from askew.engine.task import Task, build_task
+from askew.engine.task import Task
 from askew.engine.threads import use_threads
 from askew.pieces.probe import accuracy_on_devices_of
 from askew.rounds.simulation import Record
+from askew.runs.cluster import Cluster
 from askew.runs.comparison import Comparison, Contender
 from askew.runs.configuration import Configuration, Means
 from askew.runs.driver import drive
@@ -32,7 +34,7 @@ from askew.runs.pace import Every
 from askew.runs.result import Result
 
 TABLE = "table.json"
-# Trained together: more cost less each, fewer leave something that is finished when a long comparison is stopped.
+# Trained together: with more, each takes less time; with fewer, more of them are finished when a comparison is stopped.
 SEEDS_AT_ONCE = 4
 
 
@@ -40,7 +42,7 @@ SEEDS_AT_ONCE = 4
 def compare(recipes: Mapping[str, Recipe], seeds: Sequence[int], *, target: float | None = None, engine: str = "auto",
             device: str = "cpu", data_dir: str | None = None, out: str | Path | None = None, go_on: bool = False,
             retry_failed: bool = False, checkpoint_every: str | int | None = None,
-            on_round: Callable[[Record, Recipe], None] | None = None) -> Comparison:
+            on_round: Callable[[Record, Recipe], None] | None = None, cluster: Cluster | None = None) -> Comparison:
     """Run every recipe with every seed, and judge all by one measure.
 
     All recipes are built and checked before the first one runs. One seed goes after the other, and with each seed the
@@ -57,10 +59,11 @@ def compare(recipes: Mapping[str, Recipe], seeds: Sequence[int], *, target: floa
         out: a folder, which gets table.json and a run folder for each recipe and seed; nothing is written without one.
         go_on: the folder holds an interrupted comparison: keep what finished, diverged or failed, resume
             what was under way, do the rest.
-        retry_failed: then go on with what failed, too.
+        retry_failed: then continue what failed, too.
         checkpoint_every: as in `askew.run`.
         on_round: called with each round's record; the rounds that a run which broke off did not
             reach come as empty records.
+        cluster: a Ray cluster whose machines train them.
 
     Returns:
         the comparison; on Ctrl-C, of what was finished.
@@ -72,6 +75,7 @@ def compare(recipes: Mapping[str, Recipe], seeds: Sequence[int], *, target: floa
         [('fedavg', 2), ('fednnnn', 2)]
     """
     _check(recipes, seeds, target)
+    check_engine(engine, "fp32", several=True)
     if out is not None:
         check_many(Path(out), go_on and Path(out).exists(), "comparison")
     began = time.monotonic()
@@ -88,12 +92,11 @@ def compare(recipes: Mapping[str, Recipe], seeds: Sequence[int], *, target: floa
                                     None if out is None else Path(out) / f"{names[label]}-seed{seed}",
                                     go_on=True, retry=retry_failed, wave=at // SEEDS_AT_ONCE)
                       for at, seed in enumerate(seeds) for label, contender in contenders.items()]
-    check_engine(engine, "fp32")
     means = Means(engine, device=device, data_dir=data_dir, as_alone=True, checkpoint_every=Every.of(checkpoint_every))
     with held(None if out is None else Path(out), "comparison"):
         results = drive(configurations, means, keep=False, on_round=lambda _, record, recipe: tell(record, recipe),
-                        on_end=tell_missing)
-    # A run half done is no result: going on with the comparison resumes it.
+                        on_end=tell_missing, cluster=cluster)
+    # A run half done is no result: --resume continues it.
     over = {label: tuple(replace(result, model={})
                          for result in results[at :: len(contenders)] if not result.interrupted)
             for at, label in enumerate(contenders)}

@@ -1,4 +1,4 @@
-"""Fingerprints of data and populations: a checkpoint knows what it was trained on, and goes on with nothing else."""
+"""Fingerprints of data and populations: a checkpoint knows what it was trained on, and continues on nothing else."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from askew.core import registry
 from askew.core.errors import AskewError, first_line
 from askew.core.preprocess import Preprocess
 from askew.core.registry import Spec
-from askew.engine.task import build_network
+from askew.engine.build import build_network
 from askew.runs.model_file import PERSONAL, About
 
 
@@ -60,20 +60,21 @@ def step_of(spec: Spec) -> Preprocess:
 
 def put_weights(network: nn.Module, weights: Mapping[str, Tensor], folder: Path) -> None:
     """Weights into a network that must have just these."""
-    here = {name: tuple(v.shape) for name, v in network.state_dict().items()}
-    there = {name: tuple(v.shape) for name, v in weights.items()}
-    if here != there:
-        odd = next(name for name in {**here, **there} if here.get(name) != there.get(name))
-        raise AskewError(f"the weights in {str(folder)!r} are of another network: {odd} is {there.get(odd, 'missing')} "
-                         f"there and {here.get(odd, 'missing')} in {type(network).__name__}")
+    expected = {name: tuple(v.shape) for name, v in network.state_dict().items()}
+    stored = {name: tuple(v.shape) for name, v in weights.items()}
+    if expected != stored:
+        odd = next(name for name in {**expected, **stored} if expected.get(name) != stored.get(name))
+        raise AskewError(f"the weights in {str(folder)!r} are of another network: {odd} is "
+                         f"{stored.get(odd, 'missing')} there and {expected.get(odd, 'missing')} in "
+                         f"{type(network).__name__}")
     network.load_state_dict(dict(weights))
 
 
-def put_own(network: nn.Module, own: Mapping[str, Tensor], row: int, folder: Path) -> None:
+def put_personal(network: nn.Module, personal: Mapping[str, Tensor], row: int, folder: Path) -> None:
     """A client's own tensors, by the names under which a network lists them first."""
     places = {**dict(network.named_parameters()), **dict(network.named_buffers())}
     with torch.no_grad():
-        for name, rows in own.items():
+        for name, rows in personal.items():
             if name not in places or row >= len(rows) or rows[row].shape != places[name].shape:
                 raise AskewError(f"{PERSONAL}.safetensors in {str(folder)!r} is of another network: {name} does not "
                                  "fit")

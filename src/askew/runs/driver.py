@@ -19,18 +19,24 @@ import torch
 
 from askew.core import interrupt, registry
 from askew.core.dataset import Dataset
-from askew.core.errors import AskewError, DivergedError, InUseError, UnwritableError, first_line
+from askew.core.errors import AskewError, DivergedError, InUseError, LostError, UnwritableError, first_line
 from askew.core.interrupt import shielded
 from askew.core.recipe import Recipe
 from askew.core.start import Start
 from askew.core.tensors import ModelState
+from askew.engine.build import build_task
 from askew.engine.choice import check_engine, choose, make_engine
+from askew.engine.device import available
+from askew.engine.distributed import Distributed
+from askew.engine.peers import DISTRIBUTED, Peers, in_step
 from askew.engine.protocol import Engine
-from askew.engine.task import Task, available, build_task
+from askew.engine.start import start_context
+from askew.engine.task import Task
 from askew.engine.threads import examples_per_step, threads_for, use_threads
 from askew.rounds.round import one_round
 from askew.rounds.simulation import Launched, Record, Simulation
-from askew.runs.configuration import Configuration, Means, OnEnd, OnRound, shape_of
+from askew.runs.cluster import Cluster, Part
+from askew.runs.configuration import Configuration, Means, OnEnd, OnRound, shape_of, untrained
 from askew.runs.data_prints import print_of_data, print_of_population
 from askew.runs.environment import describe_environment
 from askew.runs.folders import RECIPE, check_free
@@ -43,7 +49,8 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 def drive(configurations: Sequence[Configuration], means: Means, *, keep: bool = True, limit_s: float | None = None,
-          stop_at_failure: bool = False, on_round: OnRound | None = None, on_end: OnEnd | None = None) -> list[Result]:
+          stop_at_failure: bool = False, on_round: OnRound | None = None, on_end: OnEnd | None = None,
+          cluster: Cluster | None = None) -> list[Result]:
     """Train configurations, those of equal shape together.
 
     Ctrl-C, SIGTERM and SIGHUP stop it; whatever stops it, what there is has been saved in the folders.
@@ -55,23 +62,29 @@ def drive(configurations: Sequence[Configuration], means: Means, *, keep: bool =
             the others go on.
         on_round: called with (number of the configuration, record, recipe); rounds of earlier sessions come first.
         on_end: called with (number of the configuration, result) when it is finished, diverged, failed or interrupted.
+        cluster: machines that train them in place of this process; results hold no simulations then.
 
     Returns:
         one result per configuration, in their order; one that diverges or fails does not stop the others. On Ctrl-C,
         what there is so far: the results of what was not finished are `interrupted`.
     """
-    check_engine(means.engine, means.precision)
-    deadline = None if limit_s is None else time.monotonic() + limit_s
-    course = _Course(configurations, means, keep, deadline, stop_at_failure, on_round, on_end)
-    try:
-        # Local training seeds the global generator.
-        with interrupt.as_ctrl_c(), torch.random.fork_rng(devices=[]):
-            course.run()
-    except KeyboardInterrupt:
-        pass  # what was under way has been kept, and its result says that it was interrupted
-    except _CallersError as error:
-        raise error.error from None
-    return [course.result(i) for i in range(len(configurations))]
+    check_engine(means.engine, means.precision, several=len(configurations) > 1)
+    with in_step(means.engine) as peers:
+        if peers is not None:
+            means = replace(means, device=peers.device(means.device))
+        if peers is not None and not peers.leads:  # one process writes files and speaks
+            configurations = [replace(configuration, path=None) for configuration in configurations]
+            on_round = on_end = None
+        course = _Course(configurations, means, peers, keep, limit_s, stop_at_failure, on_round, on_end, cluster)
+        try:
+            # Local training seeds the global generator.
+            with interrupt.as_ctrl_c(), torch.random.fork_rng(devices=[]):
+                course.run()
+        except KeyboardInterrupt:
+            pass  # what was under way has been kept, and its result says that it was interrupted
+        except _CallersError as error:
+            raise error.error from None
+        return [course.result(i) for i in range(len(configurations))]
 
 
 class _CallersError(Exception):
@@ -92,9 +105,12 @@ CONCERNS_ALL = (UnwritableError, InUseError, _CallersError, _OtherRecipeError)
 class _Course:
     """The configurations on their way: which are over, which have a folder to go on from."""
 
-    def __init__(self, configurations: Sequence[Configuration], means: Means, keep: bool, deadline: float | None,
-                 stop_at_failure: bool, on_round: OnRound | None, on_end: OnEnd | None) -> None:
-        self.configurations, self.means, self._keep, self._deadline = configurations, means, keep, deadline
+    def __init__(self, configurations: Sequence[Configuration], means: Means, peers: Peers | None, keep: bool,
+                 limit_s: float | None, stop_at_failure: bool, on_round: OnRound | None, on_end: OnEnd | None,
+                 cluster: Cluster | None) -> None:
+        self.configurations, self.means, self._keep, self.peers = configurations, means, keep, peers
+        self._cluster = cluster
+        self._deadline = None if limit_s is None else time.monotonic() + limit_s
         self._on_round, self._on_end, self._stop_at_failure = on_round, on_end, stop_at_failure
         self._earlier: dict[int, RunFolder] = {}  # with a checkpoint
         self._over: dict[int, Result] = {}
@@ -110,16 +126,63 @@ class _Course:
             if configuration.go_on and configuration.path is not None:
                 with self._failing(i):
                     self._look(i, configuration, configuration.path)
+        if self.peers is not None:
+            self._share_what_is_over(self.peers)
         groups = _grouped(range(len(self.configurations)), self._group)
         left = [i for i in range(len(self.configurations)) if i not in self._over]
-        self._load([self.configurations[i].recipe for i in left])
-        for numbers in groups.values():
-            tasks = self._tasks([i for i in numbers if i not in self._over])
-            # The rule is asked as for all of them, so that it says the same where some are over already.
-            for engine, members in self._engines(tasks, len(numbers)):
-                self._train(engine, {i: tasks[i] for i in members})
+        if self._cluster is not None:
+            self._hand_out(list(groups.values()), self._cluster)
+        else:
+            self._load([self.configurations[i].recipe for i in left])
+            for numbers in groups.values():
+                tasks = self._tasks([i for i in numbers if i not in self._over])
+                # The rule is asked as for all of them, so that it says the same where some are over already.
+                siblings = max(len(numbers), *(self.configurations[i].siblings for i in numbers))
+                for engine, members in self._engines(tasks, siblings):
+                    self._train(engine, {i: tasks[i] for i in members})
         if self._errors and all(result.failed and not result.records for result in self._over.values()):
             raise self._errors[0]  # none could be begun: what is wrong is wrong with all of them
+
+    def _hand_out(self, groups: Sequence[Sequence[int]], cluster: Cluster) -> None:
+        """Groups to the machines of a cluster, wave by wave, each in as many parts as keep all devices busy."""
+        if self.means.replaced:
+            raise AskewError(f"--ray: {', '.join(self.means.replaced)} of your own cannot be sent to other machines; "
+                             "let the recipe name it, and give the module that files it")
+        slots = cluster.slots(self.means.device)
+        for wave in dict.fromkeys(self.configurations[numbers[0]].wave for numbers in groups):
+            of_wave = [numbers for numbers in groups if self.configurations[numbers[0]].wave == wave]
+            parts: list[Part] = []
+            for numbers in of_wave:
+                left = [(i, replace(self.configurations[i], siblings=len(numbers))) for i in numbers
+                        if i not in self._over]
+                number = min(len(left), -(-slots // len(of_wave)))
+                parts += [left[at::number] for at in range(number)]
+            try:
+                cluster.train(parts, self.means, lambda i, record: self.tell(i, record, self.configurations[i].recipe),
+                              self._part_over, self.check_time)
+            finally:
+                for i, configuration in enumerate(self.configurations):  # what was begun there and is not over
+                    if i not in self._over and configuration.path is not None:
+                        with contextlib.suppress(AskewError):
+                            self._earlier[i] = RunFolder.open(configuration.path)
+
+    def _part_over(self, part: Part, outcome: list[Result] | Exception) -> None:
+        if isinstance(outcome, CONCERNS_ALL):
+            raise outcome
+        for at, (i, _) in enumerate(part):
+            if isinstance(outcome, Exception):
+                self._fail(i, outcome)
+            elif not outcome[at].interrupted:
+                self.end(i, replace(outcome[at], folder=self.configurations[i].path))
+
+    def _share_what_is_over(self, peers: Peers) -> None:
+        """The first process alone looks at folders."""
+        for i, (records, model, diverged, failed) in peers.first(
+                {i: (result.records, result.model, result.diverged, result.failed)
+                 for i, result in self._over.items()}).items():
+            if not peers.leads:
+                self._over[i] = Result(self.configurations[i].recipe, records, model, 0.0, diverged=diverged,
+                                       failed=failed)
 
     def _group(self, i: int) -> Hashable:
         """What configurations that may train together have in common."""
@@ -141,6 +204,12 @@ class _Course:
         try:
             _Lockstep(self, engine, tasks).train()
         except BaseException as error:
+            if self.peers is not None:  # the others break off where they next wait for this one
+                self.peers.tell(error)
+                if self.peers.lost is not None and not isinstance(error, CONCERNS_ALL):
+                    # torchrun stops those that are left: that is not why it ends.
+                    self._fail(next(iter(tasks)), LostError(self.peers.lost))
+                    return
             if not isinstance(error, Exception) or isinstance(error, CONCERNS_ALL):  # Ctrl-C and its like
                 self._interrupt()
                 raise
@@ -207,7 +276,7 @@ class _Course:
             return
         folder = RunFolder.open(path)
         if folder.recipe != recipe.replace(name=folder.recipe.name):
-            raise _OtherRecipeError(f"{str(path)!r} holds a run of another recipe; go on with the settings it began "
+            raise _OtherRecipeError(f"{str(path)!r} holds a run of another recipe; continue with the settings it began "
                                     "with, or name another folder")
         ended = folder.is_finished or folder.divergence is not None
         if ended or (folder.failure is not None and not configuration.retry):
@@ -257,22 +326,24 @@ class _Course:
         one."""
         chosen: dict[Hashable, str] = {}  # the rule is asked once for tasks that do not differ in its eyes
 
-        def choice(task: Task) -> str:
+        def choice(task: Task, shared: str) -> str:
             alone = self.means.as_alone
-            key = (task.untrained, task.cohort_size, examples_per_step(task)) if alone else ()
+            key = (shared, task.cohort_size, examples_per_step(task)) if alone else ()
             if key not in chosen:
-                chosen[key] = choose(task, lanes=1 if alone else lanes)
+                chosen[key] = choose(task, lanes=1 if alone else lanes, processes=self.peers.world if self.peers else 1)
             return chosen[key]
 
         def needs(i: int) -> tuple[str, str, str]:
             environment = self._earlier[i].environment if i in self._earlier else {}
-            name = self.means.engine
-            if name == "auto":  # what goes on keeps its engine, also alone where the others were stopped by an error
+            name, shared = self.means.engine, untrained(tasks[i])
+            # What goes on keeps its engine, also alone where the others were stopped by an error.
+            if name in ("auto", DISTRIBUTED):
                 if i not in self._engine_of:
-                    self._engine_of[i] = environment.get("engine") or choice(tasks[i])
+                    self._engine_of[i] = environment.get("engine") or choice(tasks[i], shared)
                 name = self._engine_of[i]
             # An engine has one network for all that it trains together: what is not trained must be alike.
-            return name, environment.get("precision", self.means.precision), tasks[i].untrained
+            needed = name, environment.get("precision", self.means.precision), shared
+            return needed if self.peers is None else tuple(self.peers.first(needed))
 
         groups: dict[tuple[str, str, str], list[int]] = {}
         for i in tasks:
@@ -280,9 +351,14 @@ class _Course:
                 groups.setdefault(needs(i), []).append(i)
         for (name, precision, _), members in groups.items():
             compiled = next((self._earlier[i].was_compiled for i in members if i in self._earlier), None)
-            engine = None
+            engine: Engine | None = None
             with self._failing(*members), use_threads(1):
-                engine = make_engine(name, tasks[members[0]], precision, len(members), compiled)
+                if self.peers is None:
+                    engine = make_engine(name, tasks[members[0]], precision, len(members), compiled)
+                else:
+                    compiled = self.peers.first(compiled)
+                    inner = make_engine(name, tasks[members[0]], precision, len(members), compiled)
+                    engine = Distributed(tasks[members[0]], inner, self.peers)
             if engine is not None:
                 for part in [members] if engine.batches_lanes else [[i] for i in members]:
                     yield engine, part
@@ -299,9 +375,16 @@ class _Course:
         recipe, path = configuration.recipe, configuration.path
         about = {} if path is None else {"data": self._prints[str(recipe.data)],
                                          "population": print_of_population(task.population)}
-        if i in self._earlier:  # its start lies behind: a warm-up need not be trained again
-            running = Running.from_checkpoint(Simulation(task, engine, start=task.fresh), recipe, self._earlier[i],
-                                              about)
+        if self.peers is not None:
+            self.peers.check_same("the recipe", recipe.to_toml())
+            self.peers.check_same("the population", print_of_population(task.population))
+        goes_on = i in self._earlier if self.peers is None else self.peers.decide(i in self._earlier)
+        if goes_on:  # its start lies behind: a warm-up need not be trained again
+            simulation = Simulation(task, engine, start=task.fresh)
+            running = (Running.from_checkpoint(simulation, recipe, self._earlier[i], about) if i in self._earlier
+                       else Running(simulation, recipe))
+            if self.peers is not None:
+                running.spread(self.peers)
             for record in running.records:
                 self.tell(i, record, recipe)
             return running
@@ -313,18 +396,20 @@ class _Course:
         environment = describe_environment(means.device, engine=engine.name,
                                            compiled=getattr(engine, "compiled", False),
                                            training_threads=simulation.threads.training, precision=means.precision,
-                                           data_dir=means.data_dir, replaced=means.replaced)
+                                           data_dir=means.data_dir, replaced=means.replaced,
+                                           **({"processes": self.peers.world} if self.peers else {}))
         folder = RunFolder.create(path, recipe, environment, overwrite=configuration.overwrite or configuration.go_on)
         return Running(simulation, recipe, folder, about=about)
 
     def _start(self, task: Task) -> ModelState:
         """The first weights; one start for all that would have the same."""
         start: Start = registry.build("start", task.recipe.start)
+        ctx = start_context(task)
         if start.depends_on is None:
-            return start.make(task, task.fresh)
-        key = str(task.recipe.start), start.depends_on(task)
+            return start.make(ctx)
+        key = str(task.recipe.start), start.depends_on(ctx)
         if key not in self._starts:
-            self._starts[key] = start.make(task, task.fresh)
+            self._starts[key] = start.make(ctx)
         return self._starts[key]
 
     def tell(self, i: int, record: Record, recipe: Recipe) -> None:
@@ -335,8 +420,8 @@ class _Course:
                 raise _CallersError(error) from error
 
     def end(self, i: int, result: Result) -> None:
-        own = self.means.data
-        named = result if own is None else replace(result, data_name=own.name)
+        data = self.means.data
+        named = result if data is None else replace(result, data_name=data.name)
         self._over[i] = named if self._keep else replace(named, simulation=None)
         if self._on_end is not None:
             try:
@@ -374,7 +459,9 @@ class _Lockstep:
             self._course.check_time()
             self._running[i] = self._course.begin(i, task, self._engine)
         while self._unfinished():
-            if pace.due:  # before the first round, too: a start may have been trained
+            peers = self._course.peers
+            # Before the first round, too: a start may have been trained.
+            if pace.due if peers is None else peers.decide(pace.due):
                 began = time.monotonic()
                 for running in self._running.values():
                     running.save()

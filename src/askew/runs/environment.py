@@ -41,10 +41,10 @@ def device_name(device: torch.device | str) -> str:
 @functools.cache
 def _commit() -> str | None:
     """The commit of the source tree that askew runs from, if it runs from one; '+' marks uncommitted changes."""
-    here = Path(__file__).parent
+    folder = Path(__file__).parent
 
     def git(*args: str) -> str:
-        done = subprocess.run(["git", *args], cwd=here, capture_output=True, text=True, timeout=10, check=True)
+        done = subprocess.run(["git", *args], cwd=folder, capture_output=True, text=True, timeout=10, check=True)
         return done.stdout.strip()
 
     try:

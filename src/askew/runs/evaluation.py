@@ -23,7 +23,7 @@ from askew.core.measures import class_means
 from askew.core.pool import MANY_CLIENTS
 from askew.core.skew import class_shares
 from askew.core.tensors import ModelState
-from askew.engine.evaluate import tested
+from askew.engine.evaluate import outputs, tested
 from askew.engine.task import Task
 from askew.engine.threads import use_threads
 from askew.engine.tuning import CHUNK
@@ -33,7 +33,7 @@ from askew.runs.tallies import Tally, tally_of
 EVALUATION = "evaluation.json"
 FORMAT = 1
 TASKS = {"classes": "classification", "numbers": "regression", "labels": "multilabel", "tokens": "tokens"}
-MOST_COUNTS = 1_000_000  # numbers of examples by client and class: beyond, a file for people would be none
+MOST_COUNTS = 1_000_000  # numbers of examples by client and class; with more, nobody could read the file
 
 
 def evaluate_run(simulation: Simulation, records: Sequence[Record]) -> dict[str, Any]:
@@ -61,13 +61,13 @@ def read_evaluation(path: Path) -> dict[str, Any]:
     if not path.exists():
         raise AskewError(f"{str(path.parent)!r} has no {path.name}: the run is not finished, or an earlier version of "
                          "askew wrote it, which made none")
-    found = files.read_json(path, "evaluation")
-    if not isinstance(found.get("format"), int):
+    evaluation = files.read_json(path, "evaluation")
+    if not isinstance(evaluation.get("format"), int):
         raise AskewError(f"{str(path)!r} is damaged: it does not say which format it has")
-    if found["format"] > FORMAT:
-        raise AskewError(f"{str(path)!r} was written by a newer version of askew (format {found['format']}, known: "
-                         f"{FORMAT}); read it with that one")
-    return found
+    if evaluation["format"] > FORMAT:
+        raise AskewError(f"{str(path)!r} was written by a newer version of askew (format {evaluation['format']}, "
+                         f"known: {FORMAT}); read it with that one")
+    return evaluation
 
 
 class _Evaluation:
@@ -98,7 +98,7 @@ class _Evaluation:
         """Number, clients, weights of each model that is used, and how much each test example counts for it."""
         for number in map(int, np.unique(self._choice)):
             who = np.flatnonzero(self._choice == number)
-            counts = (_own(self._task, self._labels, who) if self._simulation.by_devices
+            counts = (_weights_for(self._task, self._labels, who) if self._simulation.by_devices
                       else np.full(len(self._labels), len(who) / len(self._labels)))
             yield number, who, self._simulation.view(number), counts
 
@@ -108,25 +108,25 @@ class _Evaluation:
             kept = self._simulation.memory.row(number, client)
             who = np.array([client])
             yield (number, who, self._task.client.enter(self._simulation.view(number), kept),
-                   _own(self._task, self._labels, who))
+                   _weights_for(self._task, self._labels, who))
 
     def _add(self, model: ModelState, weights: np.ndarray) -> np.ndarray:
         """Count a model's outputs; the headline of each test example."""
         task, at = self._task, 0
         headline: list[np.ndarray] = []
-        for output, target in zip(task.outputs(model, task.data.test.x), task.data.test.y.split(CHUNK), strict=True):
-            output, here = output.float(), slice(at, at + len(target))
+        for output, target in zip(outputs(task, model, task.data.test.x), task.data.test.y.split(CHUNK), strict=True):
+            output, rows = output.float(), slice(at, at + len(target))
             values = {"loss": task.objective.losses(output, target), **task.objective.measures(output, target)}
             each = {name: value.cpu().double().numpy() for name, value in values.items()}
             headline.append(each[task.objective.headline])
             for name, value in each.items():
-                self._sums[name] = self._sums.get(name, 0.0) + float(weights[here] @ value)
-            self._count(output.cpu().double().numpy(), here, weights[here])
+                self._sums[name] = self._sums.get(name, 0.0) + float(weights[rows] @ value)
+            self._count(output.cpu().double().numpy(), rows, weights[rows])
             at += len(target)
         self._weight += float(weights.sum())
         return np.concatenate(headline)
 
-    def _count(self, outputs: np.ndarray, here: slice, weights: np.ndarray) -> None:
+    def _count(self, outputs: np.ndarray, rows: slice, weights: np.ndarray) -> None:
         data = self._task.data
         if self._is_other or outputs.shape[1:] != (data.num_outputs,):
             self._is_other = True
@@ -134,7 +134,7 @@ class _Evaluation:
         if self._tally is None:
             self._tally = tally_of(data.targets, data.num_outputs, self._targets.mean(axis=0))
         some = weights > 0
-        self._tally.add(outputs[some], self._targets[here][some], weights[some])
+        self._tally.add(outputs[some], self._targets[rows][some], weights[some])
 
     def _scores(self, each: np.ndarray) -> np.ndarray:
         """All clients' scores with one model."""
@@ -149,15 +149,15 @@ class _Evaluation:
         by_class, confusion = (tally.by_class(), tally.confusion()) if tally else (None, None)
         kind = TASKS[data.targets] if tally or data.targets == "tokens" else "other"
         is_classes = kind in ("classification", "multilabel")
-        there = self._targets.sum(axis=0) if kind == "multilabel" else np.bincount(self._labels,
-                                                                                  minlength=data.num_classes)
+        examples = (self._targets.sum(axis=0) if kind == "multilabel"
+                    else np.bincount(self._labels, minlength=data.num_classes))
         return {
             "format": FORMAT, "round": simulation.round, "task": kind, "judged_on": simulation.judged_on,
             "headline": objective.headline, "higher_is_better": objective.higher_is_better,
             "measures": {name: _number(v) for name, v in {**measures, **(tally.measures() if tally else {})}.items()},
             "classes": list(data.classes) if is_classes else None,
             "by_class": None if by_class is None else {**{name: _numbers(v) for name, v in by_class.items()},
-                                                       "examples": there.astype(int).tolist()},
+                                                       "examples": examples.astype(int).tolist()},
             "confusion": None if confusion is None else _counts(confusion * len(self._labels) / confusion.sum()),
             "clients": None if clients > MANY_CLIENTS else {
                 "name": task.client_names,
@@ -192,15 +192,15 @@ class _Evaluation:
                 for number, life in sorted(lives.items())}
 
 
-def _own(task: Task, labels: np.ndarray, clients: np.ndarray) -> np.ndarray:
+def _weights_for(task: Task, labels: np.ndarray, clients: np.ndarray) -> np.ndarray:
     """How much each test example counts for some clients together, each of whom counts 1."""
     population, result = task.population, np.zeros(len(labels))
     if population.test is None:
-        there = np.bincount(labels, minlength=population.num_classes)
-        return (class_shares(population.counts[clients] * (there > 0)).sum(axis=0) / np.maximum(there, 1))[labels]
+        examples = np.bincount(labels, minlength=population.num_classes)
+        return (class_shares(population.counts[clients] * (examples > 0)).sum(axis=0) / np.maximum(examples, 1))[labels]
     for client in clients:
-        own = population.test[client]
-        result[own] += 1 / max(len(own), 1)
+        indices = population.test[client]
+        result[indices] += 1 / max(len(indices), 1)
     return result
 
 

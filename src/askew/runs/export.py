@@ -43,9 +43,9 @@ def export_onnx(model: Trained, path: Path, client: str | None = None) -> None:
                                   external_data=False, verbose=False)
         except Exception as error:  # of many types: torch's, onnxscript's
             raise AskewError(f"--onnx: the network cannot be written as ONNX ({first_line(error)})") from None
-        whole = onnx.load(str(aside))
-        onnx.helper.set_model_props(whole, {"askew": json.dumps(_props(model.about))})
-        onnx.save(whole, str(aside))
+        network = onnx.load(str(aside))
+        onnx.helper.set_model_props(network, {"askew": json.dumps(_props(model.about))})
+        onnx.save(network, str(aside))
 
 
 def _props(about: About) -> dict[str, Any]:

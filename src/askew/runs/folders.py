@@ -33,11 +33,11 @@ def check_apart(folders: Sequence[Path]) -> None:
 def check_free(path: Path, overwrite: bool = False) -> None:
     """Refuse a folder that holds a run, and, with `overwrite`, one that holds anything else."""
     try:
-        there = path.exists()
+        exists = path.exists()
     except (OSError, ValueError) as error:  # a name that is too long, or has a null byte
         raise AskewError(f"--out: {str(path)!r} cannot be a folder: {getattr(error, 'strerror', None) or error}; "
                          "name another") from None
-    if not there:
+    if not exists:
         if path.is_symlink():
             raise AskewError(f"--out: {str(path)!r} is a link to nowhere; name another folder")
         parent = next(folder for folder in path.absolute().parents if folder.exists())
@@ -59,7 +59,7 @@ def check_free(path: Path, overwrite: bool = False) -> None:
 
 
 def check_many(path: Path | None, go_on: bool, kind: str) -> None:
-    """Refuse, before any work, a folder that could not take a sweep or a comparison, or hold one to go on with."""
+    """Refuse, before any work, a folder that could not take a sweep or a comparison, or hold one to continue."""
     if go_on and (path is None or not path.is_dir()):
         raise AskewError(f"--resume needs --out with the folder of an interrupted {kind}, got "
                          f"{str(path) if path else 'none'}")
@@ -67,7 +67,7 @@ def check_many(path: Path | None, go_on: bool, kind: str) -> None:
         return
     if not go_on:
         if path.is_dir() and not _is_empty(path):
-            remedy = f", or add --resume to go on with the {kind} in it" if kind_of(path) == kind else ""
+            remedy = f", or add --resume to continue the {kind} in it" if kind_of(path) == kind else ""
             raise AskewError(f"--out: {str(path)!r} is not empty; name another folder{remedy}")
         check_free(path)
     elif not _is_empty(path) and kind_of(path) != kind:
@@ -94,7 +94,7 @@ def kind_of(path: Path) -> str | None:
 
 
 def _is_empty(path: Path) -> bool:
-    """But for what a process left that was killed while it wrote."""
+    """Whether it holds nothing, or only what a process left that was killed while it wrote."""
     return all(files.is_leftover(inner) for inner in path.iterdir())
 
 
@@ -152,7 +152,7 @@ def default_folder(name: str) -> Iterator[Path]:
     plain = re.sub(r"[^\w.=+-]+", "-", name).strip("-.")[:80]
     stem = f"{datetime.now():%Y%m%d-%H%M%S}-{plain}"
     root = Path("runs")
-    path, there = root / stem, root.exists()
+    path, had_root = root / stem, root.exists()
     for n in itertools.count(2):
         try:
             path.mkdir(parents=True)
@@ -166,5 +166,5 @@ def default_folder(name: str) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):  # not empty, as it should be
             path.rmdir()
-            if not there:
+            if not had_root:
                 root.rmdir()

@@ -40,7 +40,7 @@ class About:
         network_class: the name of its class.
         input_shape, input_dtype: of one example as the data store it.
         divide_by: bytes are divided by that first.
-        preprocess: the steps behind it, each with its name and all numbers that it takes.
+        preprocess: the steps after that, each with its name and all numbers that it takes.
         objective: what was minimised.
         targets: what is predicted.
         classes: names of the classes, numbers, labels or tokens.
@@ -96,8 +96,8 @@ class About:
 
     @property
     def dtype(self) -> torch.dtype:
-        found: torch.dtype = getattr(torch, self.input_dtype)
-        return found
+        dtype: torch.dtype = getattr(torch, self.input_dtype)
+        return dtype
 
     def as_mapping(self) -> dict[str, Any]:
         """For the file: the format first."""
@@ -110,24 +110,24 @@ class About:
     @classmethod
     def from_mapping(cls, value: Any) -> About:
         """From what `as_mapping` gave."""
-        found = of_fields(cls, "model", value)
-        steps, table = found["preprocess"], found["table"]
+        args = of_fields(cls, "model", value)
+        steps, table = args["preprocess"], args["table"]
         if not isinstance(steps, list) or not all(isinstance(step, dict) and step.keys() == {"name", "arguments"}
                                                   for step in steps):
             raise AskewError(f"preprocess must be a list of steps, each with name and arguments, not {shown(steps)}")
-        return cls(**{**found, "table": None if table is None else Columns.from_mapping(table),
+        return cls(**{**args, "table": None if table is None else Columns.from_mapping(table),
                       "preprocess": tuple(Spec(step["name"], step["arguments"]) for step in steps)})
 
 
 def read_about(path: Path) -> About:
     """A run's `model.json`; one of a newer version, or a damaged one, is refused."""
-    found = read_json(path, "description of a model")
-    version = found.get("format")
+    content = read_json(path, "description of a model")
+    version = content.get("format")
     if isinstance(version, int) and version > FORMAT:
         raise AskewError(f"{str(path)!r} was written by a newer version of askew (format {version}, known: {FORMAT}); "
                          "use that one")
     try:
-        return About.from_mapping(found)
+        return About.from_mapping(content)
     except AskewError as error:
         raise AskewError(f"{str(path)!r} is damaged: {error}") from None
 
@@ -138,18 +138,18 @@ def write_model(simulation: Simulation, folder: RunFolder, files: Mapping[int, s
     Args:
         files: number of a model -> its file, the one that most clients use first.
     """
-    own = _personal(simulation)
-    if own:
-        folder.save_weights(PERSONAL, own)
-    write_json(folder.path / MODEL, _describe(simulation, folder, files, tuple(own)).as_mapping())
+    personal = _personal(simulation)
+    if personal:
+        folder.save_weights(PERSONAL, personal)
+    write_json(folder.path / MODEL, _describe(simulation, folder, files, tuple(personal)).as_mapping())
 
 
-def _describe(simulation: Simulation, folder: RunFolder, files: Mapping[int, str], own: tuple[str, ...]) -> About:
+def _describe(simulation: Simulation, folder: RunFolder, files: Mapping[int, str], personal: tuple[str, ...]) -> About:
     task = simulation.task
     data, recipe, choice = task.data, task.recipe, None
     if len(files) > 1:
         choice = tuple(int(number) for number in task.pool.choice(simulation.pool_state))
-    named = choice is not None or own or task.num_clients <= MANY_CLIENTS
+    named = choice is not None or personal or task.num_clients <= MANY_CLIENTS
     stored = data.train.x.dtype
     return About(
         network=None if "model" in folder.environment.get("replaced", {}) else str(recipe.model),
@@ -158,14 +158,14 @@ def _describe(simulation: Simulation, folder: RunFolder, files: Mapping[int, str
         preprocess=tuple(step.spec.with_args(**step.measured) for step in task.steps if step.spec is not None),
         objective=str(recipe.objective), targets=data.targets, classes=data.classes, table=data.columns,
         clients=tuple(task.client_names) if named else None,
-        models={str(number): file for number, file in files.items()}, choice=choice, personal=own or None,
+        models={str(number): file for number, file in files.items()}, choice=choice, personal=personal or None,
         data=data.name, recipe=recipe.name, fingerprint=recipe.fingerprint, rounds=simulation.round, askew=_version())
 
 
 def _personal(simulation: Simulation) -> dict[str, Tensor]:
     """Tensors that stay with their clients, one row per client: of the model that each uses."""
     task = simulation.task
-    if not task.client.enters:
+    if not task.client.enters or not simulation.memory:  # they have none, or keep it where nobody else sees it
         return {}
     rows: list[dict[str, Tensor]] = []
     for client, number in enumerate(task.pool.choice(simulation.pool_state)):

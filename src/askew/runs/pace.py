@@ -32,11 +32,11 @@ class Every:
         """From a number of rounds, or a text such as `10`, `30s`, `5m`, `1h`."""
         if asked is None or isinstance(asked, Every):
             return asked or cls()
-        found = re.fullmatch(r"0*([1-9][0-9]{0,8})([smh]?)", str(asked).strip())
-        if isinstance(asked, bool) or found is None:
+        match = re.fullmatch(r"0*([1-9][0-9]{0,8})([smh]?)", str(asked).strip())
+        if isinstance(asked, bool) or match is None:
             raise AskewError("checkpoint-every must be a number of rounds (10) or a time (30s, 5m, 1h), "
                              f"above 0, not {asked!r}")
-        number, unit = int(found[1]), found[2]
+        number, unit = int(match[1]), match[2]
         return cls(seconds=number * UNITS[unit]) if unit else cls(rounds=number)
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
-from askew.core.objective import objective_of
+from askew.core.objective import headline_of
 from askew.core.recipe import Recipe
 from askew.rounds.simulation import Record
 
@@ -32,7 +32,7 @@ class Counted:
         self._rounds, self._seen = 0, ""
 
     def count(self, record: Record, recipe: Recipe) -> None:
-        headline = objective_of(recipe).headline
+        headline = headline_of(str(recipe.objective))
         if headline in record:
             self._seen = f", {headline.replace('_', ' ')} {record[headline]:.3f}, loss {record['loss']:.3f}"
         self._rounds += 1

@@ -1,6 +1,6 @@
 """The settings of a sweep in order: mean over seeds in the last round, on the test set or on held-out data.
 
-Never by the best round on the test set: the best of many noisy rounds says more than training can promise.
+Never by the best round on the test set: the best of many noisy rounds promises more than training can keep.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Setting:
 
     @property
     def order(self) -> tuple[bool, float]:
-        """Smaller is better; a setting of which some seeds broke off comes behind all that hold."""
+        """Smaller is better; a setting of which some seeds broke off comes after all others."""
         if self.mean is None:
             return True, math.inf
         return bool(self.broke_off), -self.mean if self.results[0].objective.higher_is_better else self.mean

@@ -36,7 +36,7 @@ class Result:
         simulation: all that it computed on, where that is kept.
         diverged: why training broke off, if it did.
         together: configurations that were trained at once, this one included.
-        failed: the error that broke it off, if one did; it can be gone on with from its last round.
+        failed: the error that broke it off, if one did; it can be resumed from its last round.
         judged_on: what the headline was taken on, in words: the whole test set, or the clients' own test data.
         stopped_early: why there are fewer rounds than the recipe has, where held-out examples said so; it is finished.
         data_name: of data that were given in place of those that the recipe names.

@@ -12,6 +12,7 @@ from askew.core.dataset import Dataset
 from askew.core.errors import AskewError, DivergedError
 from askew.core.population import Population
 from askew.core.recipe import Recipe
+from askew.engine.peers import Peers, in_step, joined
 from askew.rounds.simulation import Record
 from askew.runs.configuration import Configuration, Means
 from askew.runs.driver import drive
@@ -33,9 +34,10 @@ def run(recipe: Recipe, *, data: Dataset | None = None, population: Population |
     Args:
         recipe: what to do.
         data, population, model: objects of your own in place of what the recipe names.
-        engine: how rounds are computed: "auto", or one of `askew.engine.choice.ENGINES`.
+        engine: how rounds are computed: "auto", or one of `askew.engine.choice.ENGINES`, or "distributed" in each of
+            several processes that `torchrun` has started (docs/scaling.md): the first of them writes `out`.
         precision: of the vectorised engine on a GPU: "fp32", "tf32" or "bf16".
-        device: "cpu", "cuda", ...
+        device: "cpu", "cuda", ...; with several processes "cuda" is another GPU for each.
         data_dir: where data sets lie.
         out: a folder for the run; nothing is written without one.
         overwrite: replace a run that the folder holds; only what askew wrote goes.
@@ -54,14 +56,15 @@ def run(recipe: Recipe, *, data: Dataset | None = None, population: Population |
         >>> len(result.records), result.accuracy == result.records[-1]["accuracy"]
         (2, True)
     """
-    if out is not None:
-        if not str(out):
-            raise AskewError("out: an empty name is no folder; name one, or leave it out")
-        check_free(Path(out), overwrite)
+    if out is not None and not str(out):
+        raise AskewError("out: an empty name is no folder; name one, or leave it out")
     means = Means(engine, precision, device, data_dir, data, population, model,
                   checkpoint_every=Every.of(checkpoint_every))
-    result = _one(Configuration(recipe, None if out is None else Path(out), overwrite=overwrite), means, on_round,
-                  progress)
+    with in_step(engine) as peers:
+        if out is not None and (peers is None or peers.leads):
+            check_free(Path(out), overwrite)
+        result = _one(Configuration(recipe, None if out is None else Path(out), overwrite=overwrite), means, on_round,
+                      progress)
     if result.interrupted and result.simulation is None:
         raise KeyboardInterrupt  # before there was anything to keep
     return result
@@ -83,17 +86,32 @@ def resume(path: str | Path, *, data: Dataset | None = None, population: Populat
         on_round: called with each round's record; those that lie behind come first.
         progress: as in `run`.
     """
-    folder = RunFolder.open(Path(path))
-    folder.check_checkpoint()
-    means = Means(engine, device=device, data_dir=data_dir or folder.environment.get("data_dir"), data=data,
-                  population=population, model=model, checkpoint_every=Every.of(checkpoint_every))
-    return _one(Configuration(folder.recipe, folder.path, go_on=True, retry=True), means, on_round,
-                progress)
+    every = Every.of(checkpoint_every)
+    with in_step(engine) as peers:
+        recipe, earlier_dir = _resumable(Path(path), peers)
+        means = Means(engine, device=device, data_dir=data_dir or earlier_dir, data=data, population=population,
+                      model=model, checkpoint_every=every)
+        return _one(Configuration(recipe, Path(path), go_on=True, retry=True), means, on_round, progress)
+
+
+def _resumable(path: Path, peers: Peers | None) -> tuple[Recipe, str | None]:
+    """The recipe of an interrupted run, and where its data lie; of several processes the first alone has the folder."""
+    about: tuple[str, str | None] = "", None
+    if peers is None or peers.leads:
+        folder = RunFolder.open(path)
+        folder.check_checkpoint()
+        if peers is None:
+            return folder.recipe, folder.environment.get("data_dir")
+        about = folder.recipe.to_toml(), folder.environment.get("data_dir")
+    text, data_dir = peers.first(about)
+    return Recipe.from_toml(text), data_dir
 
 
 def _one(configuration: Configuration, means: Means, on_round: Callable[[Record, Recipe], None] | None,
          progress: bool | None) -> Result:
     recipe = configuration.recipe
+    peers = joined(means.engine)
+    progress = progress if peers is None or peers.leads else False
     with shown(recipe.rounds, f"{recipe.name} on {recipe.data.name}", progress, on_round) as tell:
         [result] = drive([configuration], means, stop_at_failure=True,
                          on_round=None if tell is None else lambda _, record, recipe: tell(record, recipe))

@@ -28,7 +28,7 @@ from askew.runs.folders import ENVIRONMENT, MARKER, METRICS, PAGE, RECIPE, check
 from askew.runs.lock import Lock
 
 SUMMARY = "summary.json"
-INTERRUPTED = "interrupted"  # in a summary: why a run stopped that can be gone on with
+INTERRUPTED = "interrupted"  # in a summary: why a run stopped that can be resumed
 FAILED = "failed"  # likewise: an error broke it off; `failed` beside it says which
 MODEL = "model.json"
 WEIGHTS = re.compile(r"((model|training)(-\d+)?|personal)\.safetensors")
@@ -129,10 +129,10 @@ class RunFolder:
         about = self.checkpoints.newest_about()
         if about is not None and isinstance(about.get("environment"), dict):
             return about["environment"]
-        found = files.read_json(self.path / ENVIRONMENT, "description of the environment")
-        if not isinstance(found.get("replaced", {}), dict):
+        content = files.read_json(self.path / ENVIRONMENT, "description of the environment")
+        if not isinstance(content.get("replaced", {}), dict):
             raise AskewError(f"{str(self.path / ENVIRONMENT)!r} is damaged: `replaced` must be an object")
-        return found
+        return content
 
     def append(self, record: Mapping[str, Any]) -> None:
         line = (json.dumps(record) + "\n").encode()
@@ -195,30 +195,30 @@ class RunFolder:
             about: what the run belongs to now; it must be what it belonged to before.
         """
         self.check_checkpoint()
-        state, found = self.checkpoints.load(device, lambda there: self._check(there, about))
-        self._recipe = found.get("recipe")
-        if not found:  # of an earlier version
+        state, stored = self.checkpoints.load(device, lambda candidate: self._check(candidate, about))
+        self._recipe = stored.get("recipe")
+        if not stored:  # of an earlier version
             self.rewrite(record for record in self.records() if record["round"] <= state["round"])
             return state, self.seconds
-        content = (self.path / METRICS).read_bytes()[: found["metrics"]["bytes"]]
-        self._replace_metrics(content, found["metrics"]["rows"])
-        self.__dict__["environment"] = found["environment"]
-        return state, float(found["seconds"])
+        content = (self.path / METRICS).read_bytes()[: stored["metrics"]["bytes"]]
+        self._replace_metrics(content, stored["metrics"]["rows"])
+        self.__dict__["environment"] = stored["environment"]
+        return state, float(stored["seconds"])
 
-    def _check(self, there: About, here: Mapping[str, Any]) -> None:
+    def _check(self, stored: About, given: Mapping[str, Any]) -> None:
         """That a checkpoint belongs to this recipe, these data and these metrics."""
-        before, now = Recipe.from_toml(there["recipe"]), self.recipe
+        before, now = Recipe.from_toml(stored["recipe"]), self.recipe
         if now != before.replace(name=now.name):
             was, is_now = (tomllib.loads(recipe.to_toml()) for recipe in (before, now))
             changed = [name for name in is_now if name != "name" and is_now[name] != was[name]]
             shown = "; ".join(f"{name} was {was[name]}, is {is_now[name]}" for name in changed)
             raise AskewError(f"{str(self.path / RECIPE)!r} is another recipe than the one that the run began with "
                              f"({shown}); put it back, or run the new one in a folder of its own")
-        for name, value in here.items():
-            if name in there and name != "seconds" and there[name] != value:
-                raise AskewError(f"{str(self.path)!r} cannot be gone on with: the {name} is not the one that it began "
+        for name, value in given.items():
+            if name in stored and name != "seconds" and stored[name] != value:
+                raise AskewError(f"{str(self.path)!r} cannot be resumed: the {name} is not the one that it began "
                                  "with; bring that back, or begin a new run")
-        metrics, path = there["metrics"], self.path / METRICS
+        metrics, path = stored["metrics"], self.path / METRICS
         try:
             with path.open("rb") as file:
                 content = file.read(metrics["bytes"])
@@ -229,7 +229,7 @@ class RunFolder:
                                f"{metrics['rows']} rounds have changed")
 
     def check_checkpoint(self) -> None:
-        """Refuse a folder that cannot be gone on with."""
+        """Refuse a folder that cannot be resumed."""
         if self.is_finished:
             try:
                 self.check_whole()
@@ -362,8 +362,8 @@ class RunFolder:
     def summary(self) -> dict[str, Any]:
         """Empty where the run has not ended yet, or a power cut left half a file."""
         try:
-            found = files.read_json(self.path / SUMMARY, "summary")
+            content = files.read_json(self.path / SUMMARY, "summary")
         except AskewError:
             return {}
-        numbers = all(isinstance(found.get(name, 0), int | float) for name in ("seconds", "together"))
-        return found if numbers and isinstance(found.get("stopped"), str | None) else {}
+        numbers = all(isinstance(content.get(name, 0), int | float) for name in ("seconds", "together"))
+        return content if numbers and isinstance(content.get("stopped"), str | None) else {}

@@ -7,11 +7,15 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from askew.core import interrupt
-from askew.core.errors import first_line
+from askew.core.errors import LostError, first_line
 from askew.core.interrupt import shielded
 from askew.core.pool import MANY_CLIENTS
 from askew.core.recipe import Recipe
+from askew.engine.functional import state_dict_of
+from askew.engine.peers import Peers
 from askew.rounds.left_out import totals
 from askew.rounds.simulation import Record, Simulation
 from askew.runs.evaluation import EVALUATION, evaluate_run
@@ -56,6 +60,11 @@ class Running:
             folder.release()
             raise
 
+    def spread(self, peers: Peers) -> None:
+        """The first process has read a checkpoint: all go on from it."""
+        self.simulation.spread()
+        self.records = peers.first(self.records)
+
     @property
     def seconds(self) -> float:
         return time.monotonic() - self._began
@@ -67,12 +76,28 @@ class Running:
 
     def save(self) -> None:
         """A checkpoint."""
+        self.simulation.collect()
+        self._save()
+
+    def _save(self) -> None:
         if self.folder:
             with shielded():
                 self.folder.save_checkpoint(self.simulation.state, {**self._about, "seconds": round(self.seconds, 3)})
 
+    def _collected(self) -> bool:
+        """Whether all that clients remember is here, also of other processes: where one is gone, its clients' is, and
+        the last checkpoint stays."""
+        try:
+            self.simulation.collect()
+        except LostError:
+            warnings.warn(f"no checkpoint after round {self.simulation.round}: what clients remember that another "
+                          "process trained is lost with it; the checkpoint before stays", stacklevel=2)
+            return False
+        return True
+
     def evaluate(self) -> None:
         """Judge the final models in detail, for the folder; a run whose objective cannot be judged so ends without."""
+        self.simulation.collect()
         if self.folder:
             try:
                 self._evaluation = evaluate_run(self.simulation, self.records)
@@ -94,13 +119,15 @@ class Running:
         if len(self.records) < simulation.round:
             self.records.append(simulation.last_record)
         seconds, goes_on = self.seconds, stopped in (INTERRUPTED, FAILED)
+        with_memory = self._collected()
         if self.folder:
             with shielded():
                 try:
                     if goes_on:
                         # The interruption may have come before the last one was appended.
                         self.folder.rewrite(self.records)
-                        self.save()
+                        if with_memory:
+                            self._save()
                     _write_models(simulation, self.folder)
                     self.folder.save_evaluation(self._evaluation)
                     summary = _summary(simulation, self.records, seconds, stopped, together)
@@ -109,7 +136,7 @@ class Running:
                         self.folder.checkpoints.drop()
                 finally:
                     self.folder.release()
-        model = simulation.task.state_dict(simulation.view(_most_used(simulation)))
+        model = state_dict_of(simulation.task.module, simulation.view(_most_used(simulation)))
         return Result(self.recipe, self.records, model, seconds, stopped == INTERRUPTED,
                       self.folder.path if self.folder else None, simulation, None if goes_on else stopped,
                       together, failed, simulation.judged_on, simulation.stopped_early)
@@ -122,11 +149,11 @@ def _write_models(simulation: Simulation, folder: RunFolder) -> None:
     names = {number: "model" if number == first else f"model-{number}" for number in numbers}
     for number, entry in simulation.models.items():
         view = simulation.view(number)
-        folder.save_weights(names[number], simulation.task.state_dict(view))
+        folder.save_weights(names[number], state_dict_of(simulation.task.module, view))
         written.add(names[number])
         if any(view.params[name] is not v for name, v in entry.model.params.items()):
             training = names[number].replace("model", "training")
-            folder.save_weights(training, simulation.task.state_dict(entry.model))
+            folder.save_weights(training, state_dict_of(simulation.task.module, entry.model))
             written.add(training)
     folder.drop_other_weights(written)  # of models that have died since an interruption
     write_model(simulation, folder, {number: f"{name}.safetensors" for number, name in names.items()})
@@ -157,5 +184,4 @@ def _summary(simulation: Simulation, records: Sequence[Record], seconds: float, 
 
 
 def _most_used(simulation: Simulation) -> int:
-    choice = list(simulation.task.pool.choice(simulation.pool_state))
-    return max(sorted(set(choice)), key=choice.count)
+    return int(np.bincount(np.asarray(simulation.task.pool.choice(simulation.pool_state))).argmax())

@@ -51,14 +51,14 @@ class Range:
     @classmethod
     def of(cls, text: str) -> Range | None:
         """From `log(0.001,1)`; None for a text that is no range."""
-        found = _RANGE.fullmatch(text.strip())
-        if found is None:
+        match = _RANGE.fullmatch(text.strip())
+        if match is None:
             return None
         try:
-            low, high = float(found[2]), float(found[3])
+            low, high = float(match[2]), float(match[3])
         except ValueError:
-            raise AskewError(f"--grid: {text} is no range of numbers; write {found[1]}(0.001,1)") from None
-        kind: Any = found[1]
+            raise AskewError(f"--grid: {text} is no range of numbers; write {match[1]}(0.001,1)") from None
+        kind: Any = match[1]
         return cls(kind, low, high)
 
     def __str__(self) -> str:

@@ -13,7 +13,9 @@ from askew.core.arguments import checked
 from askew.core.dataset import Dataset
 from askew.core.errors import AskewError
 from askew.core.recipe import Recipe
+from askew.engine.choice import check_engine
 from askew.rounds.simulation import Record
+from askew.runs.cluster import Cluster
 from askew.runs.configuration import Configuration, Means, OnEnd, OnRound
 from askew.runs.driver import drive
 from askew.runs.folders import check_apart
@@ -49,7 +51,7 @@ def sweep(recipes: Sequence[Recipe], *, data: Dataset | None = None, model: nn.M
           engine: str = "auto", precision: str = "fp32", device: str = "cpu", data_dir: str | None = None,
           folders: Sequence[Path] | None = None, retry_failed: bool = False, checkpoint_every: str | int | None = None,
           limit_s: float | None = None, on_round: OnRound | None = None, on_end: OnEnd | None = None,
-          progress: bool | None = None) -> list[Result]:
+          progress: bool | None = None, cluster: Cluster | None = None) -> list[Result]:
     """Train recipes, those of equal shape together.
 
     Args:
@@ -57,19 +59,21 @@ def sweep(recipes: Sequence[Recipe], *, data: Dataset | None = None, model: nn.M
         data, model: objects of your own in place of what the recipes name.
         engine: "auto" and "vectorised" train groups together, any other engine one configuration after the other.
         folders: a run folder for each recipe; nothing is written without them. One that an earlier sweep left behind is
-            gone on with from its checkpoint; what finished, diverged or failed is not trained again.
-        retry_failed: go on with what failed, too.
+            resumed from its checkpoint; what finished, diverged or failed is not trained again.
+        retry_failed: continue what failed, too.
         checkpoint_every: as in `askew.run`.
         limit_s: stop, as Ctrl-C would, at the end of the round in which so many seconds are over.
         on_round: called with (number of the recipe, record, recipe); rounds that an earlier sweep did come first.
         on_end: called with (number of the recipe, result) when a configuration is finished,
             diverged, failed or interrupted.
         progress: as in `askew.run`.
+        cluster: a Ray cluster whose machines train them; results hold no simulations then.
 
     Returns:
         one result per recipe, in their order; a configuration that diverges or fails does not stop the others. On
         Ctrl-C, what there is so far: the results of what was not finished are `interrupted`.
     """
+    check_engine(engine, precision, several=True)
     if folders is not None and len(folders) != len(recipes):
         raise AskewError(f"sweep: {len(folders)} folders for {len(recipes)} recipes; give one for each")
     check_apart(folders or ())
@@ -85,4 +89,5 @@ def sweep(recipes: Sequence[Recipe], *, data: Dataset | None = None, model: nn.M
             if on_round is not None:
                 on_round(i, record, recipe)
 
-        return drive(configurations, means, keep=folders is None, limit_s=limit_s, on_round=both, on_end=on_end)
+        return drive(configurations, means, keep=folders is None, limit_s=limit_s, on_round=both, on_end=on_end,
+                     cluster=cluster)

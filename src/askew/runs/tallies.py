@@ -109,11 +109,11 @@ class LabelTally:
         self._counts, self._scores = ByClass(labels), _Scores(labels)
 
     def add(self, outputs: np.ndarray, targets: np.ndarray, weights: np.ndarray) -> None:
-        there, named = targets > 0.5, outputs > 0
-        self._counts.true += weights @ there
+        present, named = targets > 0.5, outputs > 0
+        self._counts.true += weights @ present
         self._counts.predicted += weights @ named
-        self._counts.hit += weights @ (there & named)
-        self._scores.add(there, outputs, weights)
+        self._counts.hit += weights @ (present & named)
+        self._scores.add(present, outputs, weights)
 
     def measures(self) -> dict[str, float | None]:
         return {"macro_f1": mean_of_defined(self._counts.f1), "auroc": self._scores.auroc}

@@ -19,9 +19,10 @@ from askew.core.columns import Columns
 from askew.core.dataset import check_inputs
 from askew.core.errors import AskewError, first_line, shown, suggest
 from askew.data.rows import Rows, read_rows, rows_of
-from askew.engine.task import available, prepared
+from askew.engine.build import prepared
+from askew.engine.device import available
 from askew.engine.tuning import CHUNK
-from askew.runs.deployed import Deployed, network_of, put_own, put_weights, step_of
+from askew.runs.deployed import Deployed, network_of, put_personal, put_weights, step_of
 from askew.runs.model_file import PERSONAL, About, read_about
 from askew.runs.run_folder import FAILED, INTERRUPTED, MODEL, RunFolder
 
@@ -43,14 +44,14 @@ class Trained:
         self._network = network_of(about, model)
         self._steps = [step_of(spec) for spec in about.preprocess]
         self._modules: dict[int, Deployed] = {}
-        self._for(next(iter(map(int, about.models))), None)  # what does not fit is told of now
+        self._for(next(iter(map(int, about.models))), None)  # what does not fit is refused now
 
     def __repr__(self) -> str:
         about = self.about
         many = f", {len(about.models)} models" if len(about.models) > 1 else ""
-        own = f", {self._own_names} of each client's own" if about.personal else ""
+        personal = f", {self._personal_names} of each client's own" if about.personal else ""
         return (f"<Trained {about.network or about.network_class} on {about.data}: {about.recipe}, {about.rounds} "
-                f"rounds, {len(about.classes)} {about.targets}{many}{own}>")
+                f"rounds, {len(about.classes)} {about.targets}{many}{personal}>")
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -89,8 +90,8 @@ class Trained:
         """
         outputs = self.outputs(x, client)
         if self.about.targets == "numbers":
-            found = outputs.numpy()
-            return found[:, 0] if found.ndim == 2 and found.shape[1] == 1 else found
+            numbers = outputs.numpy()
+            return numbers[:, 0] if numbers.ndim == 2 and numbers.shape[1] == 1 else numbers
         if self.about.targets == "labels":
             return (outputs > 0).numpy().astype(np.int64)
         return self._names[outputs.argmax(dim=-1).numpy()]
@@ -132,8 +133,8 @@ class Trained:
         names = self.about.classes
         if self.about.targets == "tokens":
             return np.arange(len(names))
-        whole = all(re.fullmatch(r"-?(0|[1-9][0-9]{0,17})", name) for name in names)
-        return np.array([int(name) for name in names]) if whole else np.array(names, object)
+        all_whole = all(re.fullmatch(r"-?(0|[1-9][0-9]{0,17})", name) for name in names)
+        return np.array([int(name) for name in names]) if all_whole else np.array(names, object)
 
     def _table(self, where: str, rows: Rows) -> Columns:
         table = self.about.table
@@ -167,15 +168,16 @@ class Trained:
                              f"{self.about.input_dtype}{' (0..255)' if dtype == torch.uint8 else ''}; give them as "
                              "they were stored")
         stored = x.to(dtype)
-        whole = x.to(torch.int64) if not dtype.is_floating_point else None  # torch knows little of other wide integers
-        if whole is not None and not torch.equal(stored.to(torch.int64), whole):
-            raise AskewError(f"predict: inputs hold {int(whole.min())}..{int(whole.max())}, which "
+        # As int64: torch knows little of other wide integers.
+        numbers = x.to(torch.int64) if not dtype.is_floating_point else None
+        if numbers is not None and not torch.equal(stored.to(torch.int64), numbers):
+            raise AskewError(f"predict: inputs hold {int(numbers.min())}..{int(numbers.max())}, which "
                              f"{self.about.input_dtype} cannot; give them as the data store them")
         check_inputs("predict", stored)
         return stored
 
-    def _run(self, x: Tensor, number: int, own: int | None) -> Tensor:
-        module = self._for(number, own)
+    def _run(self, x: Tensor, number: int, row: int | None) -> Tensor:
+        module = self._for(number, row)
         try:
             with torch.no_grad():
                 return torch.cat([module(part.to(self._device)).float().cpu() for part in x.split(CHUNK)])
@@ -184,7 +186,7 @@ class Trained:
 
     def _by_client(self, inputs: Tensor, names: list[str | None]) -> Tensor:
         """Each row with the model of its client."""
-        found: list[Tensor] = [torch.zeros(0)] * len(names)
+        outputs: list[Tensor] = [torch.zeros(0)] * len(names)
         of_client: dict[str | None, list[int]] = {}
         for row, name in enumerate(names):
             of_client.setdefault(name, []).append(row)
@@ -195,11 +197,11 @@ class Trained:
                                  f"{self._known(name)}")
             for row, output in zip(rows, self._run(inputs[rows], *self._model_of(name if known else None)),
                                    strict=True):
-                found[row] = output
-        return torch.stack(found)
+                outputs[row] = output
+        return torch.stack(outputs)
 
     @property
-    def _own_names(self) -> str:
+    def _personal_names(self) -> str:
         names = self.about.personal or ()
         return ", ".join(names[:2]) + (f" and {len(names) - 2} more tensors" if len(names) > 2 else "")
 
@@ -212,7 +214,7 @@ class Trained:
         first = int(next(iter(about.models)))
         if client is None:
             if about.personal:
-                raise AskewError(f"each client has {self._own_names} of its own: name one (client=, --client); "
+                raise AskewError(f"each client has {self._personal_names} of its own: name one (client=, --client); "
                                  f"{self._known('')}")
             return first, None
         if about.clients is None:
@@ -223,23 +225,23 @@ class Trained:
         at = about.clients.index(str(client))
         return first if about.choice is None else about.choice[at], at if about.personal else None
 
-    def _for(self, number: int, own: int | None) -> Deployed:
+    def _for(self, number: int, row: int | None) -> Deployed:
         """A model with its preprocessing; shared ones are made once, those of single clients each time."""
-        if own is not None or number not in self._modules:
+        if row is not None or number not in self._modules:
             network = copy.deepcopy(self._network)
             weights = self._folder.load_weights(self.about.models[str(number)].removesuffix(".safetensors"))
             put_weights(network, weights, self._folder.path)
-            if own is not None:
-                put_own(network, self._own, own, self._folder.path)
+            if row is not None:
+                put_personal(network, self._personal, row, self._folder.path)
             x = torch.zeros(2, *self.about.input_shape, dtype=self.about.dtype)
             module = Deployed(network, prepared(self._steps, network, x)).eval().to(self._device)
-            if own is not None:
+            if row is not None:
                 return module.requires_grad_(False)
             self._modules[number] = module.requires_grad_(False)
         return self._modules[number]
 
     @cached_property
-    def _own(self) -> dict[str, Tensor]:
+    def _personal(self) -> dict[str, Tensor]:
         return self._folder.load_weights(PERSONAL)
 
 
@@ -262,7 +264,8 @@ def load(folder: str | Path, model: nn.Module | None = None, device: str = "cpu"
         if stopped not in (None, INTERRUPTED, FAILED):
             raise AskewError(f"{str(folder)!r} has no model to use: training broke off ({stopped})")
         why = {None: "has not ended", INTERRUPTED: "was interrupted", FAILED: "failed"}[stopped]
-        raise AskewError(f"{str(folder)!r} has no model to use yet: the run {why}; go on with: askew resume {folder}")
+        raise AskewError(f"{str(folder)!r} has no model to use yet: the run {why}; continue with: askew resume "
+                         f"{folder}")
     if not (run.path / MODEL).exists():
         raise AskewError(f"{str(folder)!r} is of an earlier version of askew, which did not write {MODEL}; train it "
                          "again, or load its weights into your network yourself")

@@ -17,7 +17,8 @@ from torch import Tensor
 from askew.engine.parallel import Parallel
 from askew.engine.protocol import Engine, Job, Lane
 from askew.engine.sequential import Sequential
-from askew.engine.task import Task, initial_model
+from askew.engine.start import initial_model
+from askew.engine.task import Task
 from askew.engine.vectorised import Vectorised
 from askew.rounds.simulation import Simulation
 
@@ -47,16 +48,24 @@ FORMS: dict[str, Make] = {
     "compiled": vectorised(graphed=True, compiled=True),
 }
 BATCHED = [name for name in FORMS if name not in ("parallel", "compiled")]
+# Half of them, in turns: every name meets eager and graphed, and meets whole rounds and two clients at a time; over all
+# names, each of the four forms is tried. The long run tries every name in every form.
+IN_TURNS = [list(FORMS)] if LONG else [[form for form in FORMS if form not in left] for left in (
+    ("eager, two at a time", "graphed"), ("eager", "graphed, two at a time"))]
 
 
-def cases(names: Iterable[str], forms: Iterable[str] | None = None, compiled: Iterable[str] = ()) -> list[Any]:
+def cases(names: Iterable[str], forms: Iterable[str] | Callable[[int], Iterable[str]] | None = None,
+          compiled: Iterable[str] = ()) -> list[Any]:
     """(name, form) for `parametrize`; `compiled` are those names that CI compiles, in many seconds for each network.
 
     In the long run all are compiled.
+
+    Args:
+        forms: those to try; default: all. A function is asked for those of the first name, the second, ...
     """
     compiled, found = set(compiled), []
-    for name in names:
-        for form in forms or FORMS:
+    for number, name in enumerate(names):
+        for form in forms(number) if callable(forms) else forms or FORMS:
             slow = form == "compiled"
             if slow and not (LONG or name in compiled):
                 continue
@@ -65,6 +74,11 @@ def cases(names: Iterable[str], forms: Iterable[str] | None = None, compiled: It
                                                           "which are not installed")] if slow else []
             found.append(pytest.param(name, form, id=f"{form}-{name}", marks=marks))
     return found
+
+
+def in_turns(number: int) -> list[str]:
+    """Forms of the number-th name."""
+    return IN_TURNS[number % len(IN_TURNS)]
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 import askew
 from askew.core.dataset import Dataset
 from askew.core.recipe import Recipe
-from askew.engine.task import Task, build_task
+from askew.engine.build import build_task
+from askew.engine.task import Task
 from conform.federations import of_sizes
 
 CLASSES, WORDS = 4, 15

@@ -45,7 +45,7 @@ SHAPES = {"images": (1, 8, 8), "colours": (3, 8, 8), "volumes": (2, 4, 4, 4), "v
 
 
 def data_of(kind: str, seed: int = 0, examples: int = EXAMPLES, classes: int = CLASSES) -> Dataset:
-    """Random inputs of a shape (tokens: whole numbers), with labels that hang on them a little."""
+    """Random inputs of a shape (tokens: whole numbers), with labels that depend on them a little."""
     generator = torch.Generator().manual_seed(seed)
     count = examples + 20
     if kind == "tokens":

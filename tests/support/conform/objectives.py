@@ -52,7 +52,7 @@ def split(x: Tensor, y: Tensor, targets: str, classes: int | None = None) -> Dat
 
 
 def vectors() -> tuple[Tensor, Tensor]:
-    """Inputs [N, 8], and four numbers that hang on them, not quite linearly."""
+    """Inputs [N, 8], and four numbers that depend on them, not quite linearly."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(EXAMPLES + 20, 8, generator=generator)
     return x, (x @ torch.randn(8, 4, generator=generator) / 3).sin() + 0.1 * torch.randn(len(x), 4, generator=generator)

@@ -35,6 +35,7 @@ PIECES: dict[str, dict[str, list[str]]] = {
                       "dirichlet(clients=5, alpha=1.0, examples_per_client=20, prior='uniform')"],
         "dirichlet_per_class": ["dirichlet_per_class(clients=5, alpha=0.5)",
                                 "dirichlet_per_class(clients=5, alpha=0.5, min_examples=1, balance=True)"],
+        "dirichlet_sizes": ["dirichlet_sizes(clients=5, beta=0.5)", "dirichlet_sizes(clients=5)"],
         "emd": ["emd(clients=10, emd=1.0)"],
         "hierarchical": ["hierarchical(clients=10)", "hierarchical(clients=10, examples=30)"],
         "hypergeometric": ["hypergeometric(clients=12)", "hypergeometric(clients=12, examples=30)"],
@@ -46,8 +47,10 @@ PIECES: dict[str, dict[str, list[str]]] = {
         "shards": ["shards(clients=5, shards_per_client=2)", "shards(clients=5, shards_per_client=2, distinct=True)"],
     },
     "combinator": {
+        "feature_noise": ["feature_noise(0.1)", "feature_noise(0.1, clients=20)"],
         "hold_out": ["hold_out(0.2)", "hold_out(0.2, use=50)"],
         "share": ["share(0.5)"],
+        "shuffle": ["shuffle()"],
         "subset": ["subset(0.3)"],
         "validation": ["validation(0.2)"],
     },

@@ -5,7 +5,9 @@ A reader of your own: a `Reader` with good files, what reads them, and the funct
 
 from __future__ import annotations
 
+import json
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,10 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
+from askew.advice.advice import ADVICE
+from askew.advice.contest import Plan
+from askew.advice.planning import PLAN, keep_plan, read_plan
+from askew.advice.trials import JOURNAL, read_journal
 from askew.core.dataset import Dataset
 from askew.core.population import Population
 from askew.core.recipe import Recipe
@@ -21,17 +27,24 @@ from askew.data.cifar10 import read_batch
 from askew.data.mnist import read_idx
 from askew.data.skew_table import read_counts
 from askew.data.speech_commands import TEST_LIST, _features, read_clip, read_list
-from askew.engine.task import Task, build_task
+from askew.engine.build import build_task
+from askew.engine.start import start_context
+from askew.engine.task import Task
+from askew.flower.node_memory import NodeMemory
+from askew.flower.settings import NodeSettings
 from askew.papers import store
 from askew.papers.machine_facts import recall
 from askew.pieces.methods import fedcd, fedper
 from askew.pieces.start.pretrained import pretrained
+from askew.report.page.advice import read_advice, sections, title
 from askew.runs.model_file import read_about
 from askew.runs.run import run
 from askew.runs.run_folder import RunFolder
 from askew.runs.trained import Trained
 from fuzzing import formats
 from fuzzing.reader import Reader
+
+MEMORY = ({"control": torch.arange(6.0).view(2, 3)}, ())  # what a client remembers
 
 
 def idx_files(folder: Path) -> list[Path]:
@@ -116,6 +129,66 @@ def results(folder: Path) -> list[Path]:
     return [folder / "item.json"]
 
 
+def node_settings(folder: Path) -> list[Path]:
+    (folder / "node.toml").write_text('client = "north"\ndata = "table(\'visits.csv\', label=\'ill\')"\npart = -1\n'
+                                      'report-labels = true\nmemory = "memory"\ndata-dir = ""\n')
+    return [folder / "node.toml"]
+
+
+def memories(folder: Path) -> list[Path]:
+    NodeMemory(folder, "0123456789abcdef").put((0, 4), MEMORY, keep=[])
+    return list((folder / "0123456789abcdef").iterdir())
+
+
+def rosters(folder: Path) -> list[Path]:
+    """What a server knows of two clients; only where Flower is there, without which nothing reads it."""
+    about = {"examples": 8, "validation": 0, "test": 2, "shape": [2], "dtype": "float32", "targets": "classes",
+             "target_shape": [], "classes": ["ill", "well"], "inputs": ""}
+    clients = [{"client": "north", "node": 2**63 + 5, "labels": [5, 3], **about},
+               {"client": "south", "node": 7, "labels": [], **about}]
+    (folder / "clients.json").write_text(json.dumps({"run": "0123456789abcdef", "classes": ["ill", "well"],
+                                                     "clients": clients}))
+    return [folder / "clients.json"]
+
+
+def read_roster(path: Path) -> Any:
+    from askew.flower.roster import Roster
+
+    roster = Roster.read(path.parent)
+    return roster.names, roster.counts
+
+
+def journals(folder: Path) -> list[Path]:
+    lines = ['["0123456789ab", 0, 5, 0.5, 0.25]', '["0123456789ab", 1, 5, null, null]', '["a", 2, 20, 0.125, 1.0]']
+    (folder / JOURNAL).write_text("\n".join(lines) + "\n")
+    return [folder / JOURNAL]
+
+
+def contests(folder: Path) -> list[Path]:
+    keep_plan(Plan(20), folder)
+    return [folder / PLAN]
+
+
+def advices(folder: Path) -> list[Path]:
+    """As small as they come, with every part that the page looks at."""
+    row = {"method": "fednnnn", "setting": "rate x 1", "gain": 8.5, "gain_std": 1.0, "low": 7.0, "high": 10.0,
+           "seeds": 12, "chance_best": 0.9, "demands": ["state at the server"]}
+    place = {"mean": 0.9, "std": 0.01, "seeds": 3}
+    (folder / ADVICE).write_text(json.dumps({
+        "data": "digits", "population": "iid(clients=2)", "rounds": 20, "seed": 0, "unit": "points",
+        "skew": {"mean_emd": 1.8, "chance_emd": 0.2, "features": {"p": 0.5}}, "ranking": [row, {**row, "low": None}],
+        "cost": {"headline": "accuracy", "here": place, "iid": place}, "recipe": "rounds = 20\n", "notes": ["a note"],
+        "struck": [{"method": "fedper", "reason": "it cannot"}], "runs": 3, "seconds": 1.5,
+        "decision": {"method": "fednnnn", "margin": 1.0, "text": "use fednnnn"}}))
+    return [folder / ADVICE]
+
+
+def read_advice_page(path: Path) -> Any:
+    """And all that the page makes of it."""
+    found = read_advice(path)
+    return title(found), sections(found)
+
+
 def batch_inside(content: bytes, draw: Any) -> bytes:
     pickled = content[:1] == b"\x80"
     return formats.in_pickle(content, draw) if pickled else formats.damaged(content, draw)
@@ -143,10 +216,18 @@ READERS = (
            ("data/rows.py:_read_csv",)),
     Reader("parquet", formats.parquets, read_parquet, ("data/rows.py:_read_parquet",)),
     Reader("counts", formats.counts, read_counts, ("data/skew_table.py:_read_rows",)),
-    Reader("weights", weights, lambda path: pretrained(str(path)).make(_task(), _task().fresh),
+    Reader("weights", weights, lambda path: pretrained(str(path)).make(start_context(_task())),
            ("pieces/start/pretrained.py:make",)),
     Reader("model", models, read_model, ("runs/model_file.py:read_about",), formats.rearranged_json),
     Reader("results", results, store.read, ("papers/store.py:read",)),
+    Reader("node's settings", node_settings, NodeSettings.read, ("flower/settings.py:read",)),
+    Reader("node's memory", memories, lambda path: NodeMemory(path.parents[1], path.parent.name).get((0, 4), MEMORY),
+           ("flower/node_memory.py:get",), always_ok=True),
+    *([Reader("clients", rosters, read_roster, ("flower/roster.py:read",), formats.rearranged_json)]
+      if find_spec("flwr") else []),
+    Reader("journal", journals, read_journal, ("advice/trials.py:read_journal",)),
+    Reader("plan", contests, read_plan, ("advice/planning.py:read_plan",)),
+    Reader("advice", advices, read_advice_page, ("report/page/advice.py:read_advice",), formats.rearranged_json),
     Reader("facts", formats.facts, recall, ("papers/machine_facts.py:recall",), always_ok=True),
 )
 
@@ -154,10 +235,14 @@ READERS = (
 NOT_HERE = {
     "core/files.py": "opens for the others; each of them is here",
     "data/digits.py": "a file of the package",
+    "flower/app_folder.py": "files of the package",
+    "flower/local_federation.py": "logs, which are shown, and what the system says of processes",
+    **({} if find_spec("flwr") else {"flower/roster.py": "Flower is not installed"}),
     "data/fetch.py": "archives whose SHA-256 is in the source",
     "data/verify.py": "reads through the readers of the data sets",
     "cli/diagnose.py": "asks which of two readers it is for",
     "testing/check.py": "what it wrote itself, in memory",
+    "engine/peers.py": "what the other processes of a run sent",
     "report/page/collect.py": "run folders, many files at once: tests/report/test_damaged_runs.py",
     "report/page/write.py": "files of the package and of plotly's",
     "report/method_page.py": "the project's own pages",

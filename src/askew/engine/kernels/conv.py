@@ -37,7 +37,7 @@ def client_conv2d(x: Tensor, weight: Tensor, bias: Tensor | None, stride: Pair, 
     """y[k, b] = conv2d(x[k, b], weight[k]) + bias[k].
 
     Args:
-        x: [K * B, C, H, W], the clients' examples behind each other.
+        x: [K * B, C, H, W], the clients' examples end to end.
         weight: [K, O, C / groups, R, S].
         bias: [K, O] or None.
 
@@ -65,7 +65,7 @@ def client_conv2d(x: Tensor, weight: Tensor, bias: Tensor | None, stride: Pair, 
 def taps_as_channels(x: Tensor, weight: Tensor, stride: Pair, padding: Pair) -> tuple[Tensor, Tensor, Pair, Pair]:
     """The same convolution with kernels one pixel wide: what lay side by side in a row becomes channels of a pixel.
 
-    Images of one or three channels are read value by value otherwise, since only channels lie behind each other in
+    Images of one or three channels are read value by value otherwise, since only channels are neighbours in
     memory; S taps of C channels, filled up with zeros to a power of two, are read at once.
 
     Args:
@@ -189,7 +189,7 @@ def _tiling(images: int, height: int, width: int, size: int) -> tuple[int, int, 
     powers = [1 << i for i in range(size.bit_length())]
     return min(((-(-images // (size // (rows * columns))) * -(-height // rows) * -(-width // columns), rows, columns)
                 for rows in powers for columns in powers if rows * columns <= size),
-               key=lambda found: (found[0], -found[2], -found[1]))
+               key=lambda tiling: (tiling[0], -tiling[2], -tiling[1]))
 
 
 def _multiply(x: Tensor, w: Tensor, bias: Tensor | None, stride: list[int], padding: list[int],

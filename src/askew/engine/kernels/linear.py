@@ -12,7 +12,7 @@ def client_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """y[k, b] = x[k, b] weight[k]^T + bias[k].
 
     Args:
-        x: [K * B, ..., I], the clients' examples behind each other.
+        x: [K * B, ..., I], the clients' examples end to end.
         weight: [K, O, I].
         bias: [K, O] or None.
 

@@ -40,7 +40,7 @@ def batch_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float,
 
 
 def group_norm(x: Tensor, weight: Tensor, bias: Tensor, groups: int, eps: float) -> Tensor:
-    """`F.group_norm` of K clients' examples [K * B, C, ...] behind each other, with weight and bias [K, C]."""
+    """`F.group_norm` of K clients' examples [K * B, C, ...] end to end, with weight and bias [K, C]."""
     if has_kernels(x) and x.ndim == 4:
         return _GroupNorm.apply(x, weight, bias, groups, eps)
     clients = len(weight)
@@ -104,10 +104,10 @@ class _GroupNorm(torch.autograd.Function):
         x, weight, mean, inverse = ctx.saved_tensors
         dy = dy.unsqueeze(1)
         dbias, dweight = _gradient_sums(x, dy, mean, inverse)  # of each example
-        own = weight.repeat_interleave(len(x) // len(weight), 0)
+        scale = weight.repeat_interleave(len(x) // len(weight), 0)
         share = inverse / (x.shape[3] * x.shape[4])  # means over a group are means over its channels' means
-        dx = _scaled_back(x, dy, mean, inverse, inverse * own, _over_group(own * dbias, ctx.groups) * share,
-                          _over_group(own * dweight, ctx.groups) * share, None)
+        dx = _scaled_back(x, dy, mean, inverse, inverse * scale, _over_group(scale * dbias, ctx.groups) * share,
+                          _over_group(scale * dweight, ctx.groups) * share, None)
         clients = len(weight)
         return (dx.squeeze(1), dweight.unflatten(0, (clients, -1)).sum(dim=1),
                 dbias.unflatten(0, (clients, -1)).sum(dim=1), None, None)
@@ -161,8 +161,8 @@ def _scaled_back(x: Tensor, dy: Tensor, mean: Tensor, inverse: Tensor, scale: Te
     if _normalised_by_kernel(x):
         return scaled_back_in_triton(x, dy, mean, inverse, scale, plain, normal, _all_of(x) if real is None else real)
     shape, wide = per_channel(x), _wide(x)
-    there = (x.to(wide) - mean.view(shape)) * inverse.view(shape)
-    dx = dy.to(wide) * scale.view(shape) - plain.view(shape) - there * normal.view(shape)
+    normalised = (x.to(wide) - mean.view(shape)) * inverse.view(shape)
+    dx = dy.to(wide) * scale.view(shape) - plain.view(shape) - normalised * normal.view(shape)
     return _kept(dx, real).to(x.dtype)
 
 

@@ -1,6 +1,6 @@
 """Max pooling in steps of two pixels, with a rectifier behind it; the kernels are for channels-last images.
 
-Forward keeps which tap of the window was the largest (one byte a value, none where the rectifier shuts);
+Forward keeps which tap of the window was the largest (one byte per value, none where the rectifier shuts);
 backward, each 2 x 2 pixels add up what comes from the windows that hold and chose them: in a fixed order, so that
 the same seed gives the same bits. What compilers make of the library's form takes four to seven times as long as
 reading and writing the memory.

@@ -26,7 +26,7 @@ def attention(layer: nn.MultiheadAttention, weights: Mapping[str, Tensor], dropo
               key: Tensor, value: Tensor, key_padding_mask: Tensor | None = None, need_weights: bool = True,
               attn_mask: Tensor | None = None, average_attn_weights: bool = True,
               is_causal: bool = False) -> tuple[Tensor, Tensor | None]:
-    """What `layer` computes of K clients' examples behind each other, softmax(Q K^T / sqrt(d)) V, with own weights.
+    """What `layer` computes of K clients' examples end to end, softmax(Q K^T / sqrt(d)) V, with own weights.
 
     Args:
         layer: for its sizes and options.

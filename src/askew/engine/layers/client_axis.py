@@ -1,6 +1,6 @@
 """Layers with a client axis: many copies of one network, each with its own weights, as one network.
 
-The examples of K clients lie behind each other as one batch of K * B, so that everything that acts on single examples
+The examples of K clients lie end to end as one batch of K * B, so that everything that acts on single examples
 (ReLU, pooling, flattening, adding, local response normalisation) needs no change; only layers that own weights do.
 `with_client_axis` copies a network and puts the layers below in the place of those; its weights are then stacked,
 [K, ...], and nothing is transposed between layers, unlike under `torch.func.vmap`.
@@ -213,9 +213,9 @@ def with_client_axis(module: nn.Module, axes: Mapping[str, int]) -> tuple[nn.Mod
         the copy, and the names of weights and buffers that are used by a `forward` of the network's own, as they are.
     """
     bare: set[str] = set()
-    whole = tuple(f"{path}." for path, layer in module.named_modules() if path and _has_client_form(layer))
+    paths = tuple(f"{path}." for path, layer in module.named_modules() if path and _has_client_form(layer))
     for path, layer in module.named_modules():
-        if path.startswith(whole):
+        if path.startswith(paths):
             continue  # inside a layer that has a form as a whole
         owned = [*layer.named_parameters(recurse=False), *layer.named_buffers(recurse=False)]
         if not owned or _has_client_form(layer):
@@ -226,13 +226,13 @@ def with_client_axis(module: nn.Module, axes: Mapping[str, int]) -> tuple[nn.Mod
     copied = copy.deepcopy(module)
     if _has_client_form(copied):
         return _client_form(copied, axes.get("", 0)), bare
-    made: dict[int, nn.Module] = {}
+    forms: dict[int, nn.Module] = {}
     for path, parent in list(copied.named_modules()):
         for name, child in list(parent._modules.items()):  # a layer may stand in several places
             if child is not None and _has_client_form(child):
-                if id(child) not in made:
-                    made[id(child)] = _client_form(child, axes.get(f"{path}.{name}" if path else name, 0))
-                setattr(parent, name, made[id(child)])
+                if id(child) not in forms:
+                    forms[id(child)] = _client_form(child, axes.get(f"{path}.{name}" if path else name, 0))
+                setattr(parent, name, forms[id(child)])
     for _, (_, layer), (_, after) in neighbours(copied):
         if isinstance(layer, ClientConv) and isinstance(after, ClientBatchNorm) and after.training:
             layer.centred = True
@@ -278,11 +278,11 @@ def _client_form(layer: nn.Module, axis: int) -> nn.Module:
         return layer
     kind = _kind(layer)
     assert kind is not None, "_has_client_form has looked"
-    made = FORMS[kind](layer, axis)
+    form = FORMS[kind](layer, axis)
     for name, value in vars(layer).items():  # a `forward` of the network's own may read its sizes
-        if not name.startswith("_") and not hasattr(made, name) and isinstance(value, int | float | str | tuple | None):
-            setattr(made, name, value)
-    return made
+        if not name.startswith("_") and not hasattr(form, name) and isinstance(value, int | float | str | tuple | None):
+            setattr(form, name, value)
+    return form
 
 
 def _image(value: Any, row: int) -> tuple[int, int]:

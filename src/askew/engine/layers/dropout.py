@@ -34,7 +34,7 @@ class KeyedDropout(nn.Module):
     def __init__(self, p: float, number: int, channels: int = 0, axis: int = 0) -> None:
         super().__init__()
         self.p, self.number, self.channels, self.axis = p, number, channels, axis
-        self.key: Tensor | None = None  # [], or [K] for the examples of K clients behind each other
+        self.key: Tensor | None = None  # [], or [K] for the examples of K clients end to end
         self.calls = 0  # in this step: a layer that is used twice draws twice
 
     def forward(self, x: Tensor) -> Tensor:
@@ -67,16 +67,16 @@ def key_dropouts(module: nn.Module, axes: Mapping[str, int] | None = None) -> No
     Args:
         axes: layer's name -> the axis on which its examples lie, where that is not the first.
     """
-    made: dict[int, nn.Module] = {}
+    keyed: dict[int, nn.Module] = {}
     for path, parent in list(module.named_modules()):
         for name, child in list(parent._modules.items()):  # a layer may stand in several places
             if child is None or not _drops(child):
                 continue
-            if id(child) not in made:
-                made[id(child)] = _keyed(child, len(made), (axes or {}).get(f"{path}.{name}" if path else name, 0))
-            setattr(parent, name, made[id(child)])
+            if id(child) not in keyed:
+                keyed[id(child)] = _keyed(child, len(keyed), (axes or {}).get(f"{path}.{name}" if path else name, 0))
+            setattr(parent, name, keyed[id(child)])
     if _drops(module) and not isinstance(module, (nn.Dropout, *CHANNELS)):  # the network itself is such a layer
-        _keyed(module, len(made), 0)
+        _keyed(module, len(keyed), 0)
 
 
 def dropouts(module: nn.Module) -> list[KeyedDropout]:
@@ -132,14 +132,14 @@ class _KeyedRecurrent(nn.RNNBase):
         # Packed, or without a batch: as torch does it.
         if not self.training or not isinstance(x, Tensor) or x.ndim != 3:
             return super().forward(x, hx)
-        step: Callable[..., tuple[Tensor, ...]] = getattr(torch, self.mode.lower())
+        recur: Callable[..., tuple[Tensor, ...]] = getattr(torch, self.mode.lower())
         weights_of = weights_by_level(self)
 
-        def level(number: int, x: Tensor, start: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        def level(number: int, x: Tensor, initial: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
             ways = len(weights_of) // self.num_layers
             weights = [w for way in weights_of[number * ways : (number + 1) * ways] for w in way]
-            state = start if self.mode == "LSTM" else start[0]
-            return step(x, state, weights, self.bias, 1, 0.0, True, self.bidirectional, self.batch_first)
+            state = initial if self.mode == "LSTM" else initial[0]
+            return recur(x, state, weights, self.bias, 1, 0.0, True, self.bidirectional, self.batch_first)
 
         return levels(self, x, hx, level, self.inner)
 

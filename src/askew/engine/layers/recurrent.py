@@ -23,7 +23,7 @@ State = Tensor | tuple[Tensor, Tensor]
 
 def recurrent(layer: nn.RNNBase, weights: Mapping[str, Tensor], dropout: KeyedDropout | None, x: Tensor,
               hx: State | None = None) -> tuple[Tensor, State]:
-    """What `layer` computes of K clients' examples behind each other, with their own weights.
+    """What `layer` computes of K clients' examples end to end, with their own weights.
 
     Args:
         layer: for its sizes and options.
@@ -32,12 +32,12 @@ def recurrent(layer: nn.RNNBase, weights: Mapping[str, Tensor], dropout: KeyedDr
         x, hx: as the layer takes them, in batches.
     """
 
-    def level(number: int, x: Tensor, start: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    def level(number: int, x: Tensor, initial: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         x = x if layer.batch_first else x.transpose(0, 1)  # [K * B, T, I]
         outputs, ends = [], []
         for way in range(2 if layer.bidirectional else 1):
             tail = f"l{number}{'_reverse' * way}"
-            hidden, *end = _one_way(layer.mode, x.flip(1) if way else x, tuple(s[way] for s in start),
+            hidden, *end = _one_way(layer.mode, x.flip(1) if way else x, tuple(s[way] for s in initial),
                                     weights[f"weight_ih_{tail}"], weights[f"weight_hh_{tail}"],
                                     weights.get(f"bias_ih_{tail}"), weights.get(f"bias_hh_{tail}"))
             outputs.append(hidden.flip(1) if way else hidden)
@@ -62,10 +62,10 @@ def levels(layer: nn.RNNBase, x: Tensor, hx: State | None, level: Callable[..., 
         h, c = (x.new_zeros((layer.num_layers * ways, x.shape[axis], size), dtype=_floating(x))
                 for size in (layer.proj_size or layer.hidden_size, layer.hidden_size))
         hx = (h, c) if parts == 2 else h
-    starts = hx if isinstance(hx, tuple) else (hx,)
+    initial = hx if isinstance(hx, tuple) else (hx,)
     ends: list[list[Tensor]] = []
     for number in range(layer.num_layers):
-        x, *end = level(number, x, tuple(s[number * ways : (number + 1) * ways] for s in starts))
+        x, *end = level(number, x, tuple(s[number * ways : (number + 1) * ways] for s in initial))
         ends.append(end)
         if dropout is not None and dropout.p > 0 and number + 1 < layer.num_layers:
             x = x * dropout.factors(x, axis, 3)
@@ -82,20 +82,20 @@ def _floating(x: Tensor) -> torch.dtype:
     return x.dtype if x.is_floating_point() else torch.get_default_dtype()
 
 
-def _one_way(mode: str, x: Tensor, start: tuple[Tensor, ...], w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None,
+def _one_way(mode: str, x: Tensor, initial: tuple[Tensor, ...], w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None,
              b_hh: Tensor | None) -> tuple[Tensor, ...]:
-    """One level in one direction. x [K * B, T, I], start [K * B, H] each -> outputs [K * B, T, H] and last state."""
+    """One level in one direction. x [K * B, T, I], initial [K * B, H] each -> outputs [K * B, T, H] and last state."""
     clients, _, hidden = w_hh.shape
-    own, bias = w_hh.new_zeros((clients, 0)), b_ih
+    hidden_bias, bias = w_hh.new_zeros((clients, 0)), b_ih
     if b_ih is not None and b_hh is not None:
         if mode == "GRU":
-            own = b_hh  # its part of n is multiplied by r: it cannot be added to the inputs'
+            hidden_bias = b_hh  # its part of n is multiplied by r: it cannot be added to the inputs'
         else:
             bias = b_ih + b_hh
     each = x.unflatten(0, (clients, -1)).transpose(1, 2)  # [K, T, B, I]
     gates = client_linear(each.flatten(0, 1), w_ih, bias).unflatten(0, (clients, -1)).contiguous()
-    first, cell = ([*start, start[0]] if len(start) == 1 else list(start))[:2]
-    hs, cs, _ = recurrence(mode, gates, w_hh.to(gates.dtype), own.to(gates.dtype),
+    first, cell = ([*initial, initial[0]] if len(initial) == 1 else list(initial))[:2]
+    hs, cs, _ = recurrence(mode, gates, w_hh.to(gates.dtype), hidden_bias.to(gates.dtype),
                                            first.reshape(clients, -1, hidden).to(gates.dtype),
                                            cell.reshape(clients, -1, hidden).to(wide_type(gates)))
     out = hs.transpose(1, 2).flatten(0, 1)
