@@ -1,0 +1,144 @@
+"""A recipe as the server of a deployment has it: the clients' sizes, and no example of theirs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from askew.core import registry
+from askew.core.compat import tree_map
+from askew.core.dataset import Dataset, Examples
+from askew.core.errors import AskewError, first_line
+from askew.core.ownership import Ownership
+from askew.core.population import Population
+from askew.core.recipe import Recipe
+from askew.core.tensors import Tree
+from askew.engine.build import build_task, draw_population
+from askew.engine.protocol import Job, Lane
+from askew.engine.sequential import train_job
+from askew.engine.task import Task
+from askew.flower.node_data import OTHERS, for_one_place
+from askew.flower.roster import Roster
+from askew.flower.settings import ServerSettings
+from askew.rounds.single_updates import needs_single_updates
+
+RECIPES_OWN = "recipe"  # of the setting `data`
+
+
+@dataclass(frozen=True)
+class Holdings:
+    """What the server has itself.
+
+    Args:
+        data: of the form that the nodes report.
+        train: its own training examples, of which server pieces make use; places in `data.train`.
+        tested: whether `data.test` is a test set.
+    """
+
+    data: Dataset
+    train: np.ndarray
+    tested: bool
+
+
+def check_recipe(recipe: Recipe) -> None:
+    """Refuse what makes no sense with real clients, before any of them is asked for anything."""
+    if recipe.adversity:
+        raise AskewError(f"adversity: {recipe.adversity[0].name} simulates what real clients do by themselves; leave "
+                         "it out of a recipe that is deployed")
+    if recipe.stop_after_no_gain:
+        raise AskewError("stop_after_no_gain: the server of a deployment has no held-out examples of the clients'; set "
+                         "it to 0")
+    for spec in recipe.preprocess:
+        try:
+            registry.build("preprocess", spec)
+        except AskewError as error:
+            raise AskewError(f"preprocess: {spec.name} measures the data, which no one place has in a deployment "
+                             f"({first_line(error)}); write its numbers into the recipe") from None
+
+
+@dataclass(frozen=True)
+class ServerTask:
+    """What a server has to know of a recipe and its clients.
+
+    Args:
+        form: of what a client sends: names, shapes and types.
+        tested: whether there is a test set here.
+    """
+
+    task: Task
+    form: Tree
+    tested: bool
+
+
+def build(recipe: Recipe, roster: Roster, settings: ServerSettings) -> ServerTask:
+    """A recipe made concrete without a client's example.
+
+    What the recipe's checks want to look at is a stand-in of `OTHERS` examples per client; the sizes by which clients
+    count are those that they report.
+    """
+    holdings = _holdings(recipe, roster, settings)
+    clients, places = len(roster.members), np.arange(OTHERS)
+    labels = holdings.data.labels_of(holdings.data.train)
+    scored = all(member.validation for member in roster.members)
+    small = Population.of(Ownership.of([places] * clients), labels, holdings.data.num_classes, server=holdings.train,
+                          validation=Ownership.of([places[:0]] * clients) if scored else None)
+    task = build_task(for_one_place(recipe), data=holdings.data, population=small, device=settings.device)
+    if settings.secure_aggregation and (reason := needs_single_updates(task)):
+        raise AskewError(f"secure-aggregation: {reason}, and secure aggregation lets the server see sums over clients "
+                         "alone; take another recipe, or set it to false")
+    form = _form(task)
+    sizes = [member.examples for member in roster.members]
+    counts = roster.counts
+    population = Population(_ranges(sizes), np.array(sizes)[:, None] if counts is None else counts,
+                            scheme=f"deployment of {clients} clients", seed=recipe.seed, server=holdings.train,
+                            validation=_ranges([member.validation for member in roster.members]) if scored else None)
+    task = replace(task, recipe=recipe, population=population, drawn=population)
+    task.__dict__["client_names"] = roster.names  # the property would look for them in the clients' examples
+    return ServerTask(task, form, holdings.tested)
+
+
+def _form(task: Task) -> Tree:
+    """What a client sends, found out by letting one train on stand-ins."""
+    shared = {0: task.server.broadcast(task.server.init(task.fresh.params))} if task.server.broadcasts else {}
+    job = Job(0, 0)
+    with torch.random.fork_rng(devices=[]):  # local training seeds the global generator
+        chunk = train_job(Lane(task, {0: task.fresh}, [job], 0, shared), job, task.module)
+    return tree_map(lambda v: v[0], dict(chunk.message))
+
+
+def _ranges(sizes: list[int]) -> Ownership:
+    """Clients of these sizes; nobody looks at which examples they are."""
+    return Ownership(np.arange(sum(sizes)), np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
+
+
+def _holdings(recipe: Recipe, roster: Roster, settings: ServerSettings) -> Holdings:
+    first = roster.members[0]
+    kind = torch.int64 if first.targets in ("classes", "tokens") else torch.float32
+    nothing = Examples(torch.zeros((OTHERS, *first.shape), dtype=getattr(torch, first.dtype)),
+                       torch.zeros((OTHERS, *first.target_shape), dtype=kind))
+    if not settings.data:
+        data = Dataset(recipe.data.name, nothing, nothing, roster.classes, targets=first.targets)
+        return Holdings(data, np.zeros(0, np.int64), tested=False)
+    if settings.data == RECIPES_OWN:
+        data = registry.build("data", recipe.data)
+        indices = draw_population(recipe, data).server
+    else:
+        data = registry.build("data", settings.data)
+        indices = np.arange(len(data.train))
+    _check_alike(data, roster)
+    at = torch.from_numpy(indices)
+    train = Examples(torch.cat([data.train.x[at], nothing.x]), torch.cat([data.train.y[at], nothing.y]))
+    held = Dataset(data.name, train, data.test, data.classes, targets=data.targets, columns=data.columns)
+    return Holdings(held, np.arange(len(indices)), tested=True)
+
+
+def _check_alike(data: Dataset, roster: Roster) -> None:
+    first = roster.members[0]
+    have = (data.input_shape, str(data.train.x.dtype).removeprefix("torch."), data.targets, data.classes)
+    want = (first.shape, first.dtype, first.targets, roster.classes)
+    for name, a, b in zip(("inputs are", "inputs are of type", "targets are", "classes are"), have, want, strict=True):
+        if a != b:
+            raise AskewError(f"data: the server's {name} {a}, and the clients' {b}; give the server examples of the "
+                             "same form, or none (data = \"\")")

@@ -1,0 +1,54 @@
+"""The same seed and clients give the same curve on Flower's grid and in the reference engine, whatever the recipe.
+
+Real ServerApp loop, real ClientApps, Flower's wire format; `test_processes.py` has the processes.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from local_grid import deployed
+from torch import nn
+
+import askew
+from askew.core import registry
+from askew.core.recipe import Recipe
+from askew.core.registry import piece
+
+FIVE = Recipe(population="dirichlet(clients=5, alpha=0.5)", rounds=5)
+
+
+RECIPES = {
+    "fedavg": {}, "fednnnn": {}, "fedcd(milestones=[1, 3])": {}, "scaffold": {}, "server_training": {},
+    "ozdayi_combination": {}, "feddyn": {}, "median": {}, "kept_momentum": {"fraction": 0.6},
+    "scaffold ": {"fraction": 0.4},
+    "fedavg ": {"client": ["adam(lr=0.01)"], "epochs": 2, "batch_size": 0, "guard": ["leave_out()"]},
+}
+
+
+@pytest.mark.parametrize("method", RECIPES)
+def test_the_curve_is_that_of_the_reference_engine(tmp_path: Path, method: str) -> None:
+    recipe = registry.build("method", method.strip(), base=FIVE).replace(**RECIPES[method])
+    ours, theirs = deployed(tmp_path, recipe), askew.run(recipe, engine="sequential")
+    for name in ("accuracy", "loss", "train_loss"):
+        assert [record[name] for record in ours.records] == [record[name] for record in theirs.records], name
+    for name, weights in theirs.model.items():
+        assert torch.equal(ours.model[name], weights), name
+
+
+@piece("model")
+def normed_mlp(input_shape: tuple[int, ...] = (), num_classes: int = 0) -> nn.Module:
+    """A network with buffers."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(input_shape), 16), nn.BatchNorm1d(16), nn.ReLU(),
+                         nn.Linear(16, num_classes))
+
+
+def test_buffers_are_averaged_by_our_rule(tmp_path: Path) -> None:
+    recipe = FIVE.replace(model="normed_mlp()", rounds=2)
+    ours, theirs = deployed(tmp_path, recipe), askew.run(recipe, engine="sequential")
+    assert int(theirs.model["2.num_batches_tracked"]) > 0
+    for name, weights in theirs.model.items():
+        assert torch.equal(ours.model[name], weights), name
