@@ -1,0 +1,1 @@
+"""Which remedy a federation should use: facts, demands, a fair contest, a decision. Its door is `askew.advise`."""
