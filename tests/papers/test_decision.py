@@ -51,6 +51,27 @@ def test_runs_that_diverged_or_collapsed_are_no_evidence(broken):
     assert decide(GROWS, {**values(a=86.0), "b": broken, "c": Value()}) == "not measured"
 
 
+@pytest.mark.parametrize(("there", "expected"), [
+    ({"a": 20, "b": 10}, "fails"),  # whatever c is
+    ({"a": 10, "b": 20}, "not measured"), ({"a": 10, "b": 9}, "not measured"),  # 1 below, with a noise of 1.4
+    ({"a": 20, "c": 10}, "not measured"),  # each inequality asks for b
+    ({"c": 10, "b": 20}, "fails")])
+def test_what_one_inequality_says_stands_whatever_the_rows_are_that_are_missing(there, expected):
+    assert decide(GROWS, values(**there)) == expected
+
+
+@given(st.sampled_from([claim for item in all_items() for claim in item.claims]), st.data())
+@settings(max_examples=100, deadline=None)
+def test_rows_that_are_measured_later_save_no_claim_that_fails(claim, data):
+    """Of every claim of the papers: fails with some of its rows, fails with all of them."""
+    names = missing_rows(claim, {})
+    whole = {name: Value(data.draw(st.floats(0, 100)), None, 1, 0, True, None, 0.5) for name in names}
+    part = {name: value for name, value in whole.items() if data.draw(st.booleans())}
+    assert decide(claim, part) != "holds" or len(part) == len(whole)
+    if decide(claim, part) == "fails":
+        assert decide(claim, whole) == "fails"
+
+
 def test_all_missing_rows_are_named():
     assert missing_rows(GROWS, {"b": 1.0}) == ["a", "c"]
     assert missing_rows(GROWS, {"a": 1.0, "b": 1.0, "c": 1.0}) == []
@@ -87,4 +108,6 @@ def test_a_collapsed_run_decides_no_claim_of_the_papers(item):
         asked = missing_rows(claim, {})
         for name in asked:
             ours = values(0.1, **dict.fromkeys(asked, 60.0)) | {name: Value(10.0, None, 1, 0, True, None, 0.3, lost=1)}
-            assert decide(claim, ours) == "open: runs diverged or ended at chance"
+            without = decide(claim, {other: value for other, value in ours.items() if other != name})
+            expected = {"fails": "fails", "not measured": "open: runs diverged or ended at chance"}[without]
+            assert decide(claim, ours) == expected

@@ -5,7 +5,7 @@ import torch
 
 from askew.core.dataset import Dataset, Examples
 from askew.core.recipe import Recipe
-from askew.engine.task import build_task
+from askew.engine.build import build_task
 from askew.papers.fednnnn2020.items import METHODS, POPULATIONS
 from askew.papers.measures import known, measure
 from askew.papers.numbers import printed

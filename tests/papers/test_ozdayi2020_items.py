@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import askew
-from askew.engine.task import build_task
+from askew.engine.build import build_task
 from askew.papers.decision import missing_rows
 from askew.papers.measures import measure
 from askew.papers.numbers import printed

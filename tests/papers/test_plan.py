@@ -3,8 +3,9 @@
 import pytest
 
 import askew
+from askew.engine import local
+from askew.engine.build import build_task
 from askew.engine.choice import make_engine
-from askew.engine.task import Task, build_task
 from askew.papers.plan import TRAINING_EXAMPLES, at_scale, images, needs, recipes_of
 from askew.papers.store import Results
 from askew.rounds.simulation import Simulation
@@ -29,14 +30,14 @@ BASE = askew.Recipe(population="iid(clients=4)", batch_size=50, rounds=2, epochs
 def test_images_are_those_that_a_run_trains_on(recipe, monkeypatch):
     """Counted where they pass: in every client's work, and in all training at the server."""
     seen = 0
-    real = Task.train_pooled
+    real = local.train_locally
 
-    def count(self, model, indices, *, epochs, **rest):
+    def count(module, model, examples, indices, *args, epochs, **rest):
         nonlocal seen
         seen += epochs * len(indices)
-        return real(self, model, indices, epochs=epochs, **rest)
+        return real(module, model, examples, indices, *args, epochs=epochs, **rest)
 
-    monkeypatch.setattr(Task, "train_pooled", count)
+    monkeypatch.setattr(local, "train_locally", count)  # the engine has its own name for it
     task = build_task(recipe)
     simulation = Simulation(task, make_engine("sequential", task))
     while not simulation.finished:

@@ -183,7 +183,7 @@ def test_rates_come_from_finished_runs_else_from_a_trial(toy, go, tmp_path, monk
     # 2 runs x 4 rounds x 1,437 images
     assert estimated_seconds(wanted, {kind(base): 1437.0}) == pytest.approx(8, rel=0.01)
     assert go(toy[:1])
-    run = Results(tmp_path / "a").find("toy2020", wanted[0].fingerprint, 0)
+    run = Results(tmp_path / "a").find("toy2020", wanted[0].base, 0)
     measured = known_rates([Results(tmp_path / "a")], ["toy2020"], "cpu")[kind(base)]
     assert run.together == 2
     assert measured == pytest.approx(2 * 4 * 1437 / run.seconds, rel=0.1)
@@ -194,7 +194,7 @@ def test_the_fastest_run_without_probes_gives_the_rate(toy, go, tmp_path):
     assert go(toy[:1])
     results = Results(tmp_path / "a")
     recipe = toy[0].rows[0].recipes[0]
-    run = results.find("toy2020", needs(toy[:1], results, 1)[0].fingerprint, 0)
+    run = results.find("toy2020", needs(toy[:1], results, 1)[0].base, 0)
     plain = known_rates([results], ["toy2020"], "cpu")[kind(recipe)]
     slower = replace(run, seed=7, seconds=100 * run.seconds)
     probed = replace(run, seed=8, seconds=run.seconds / 100,

@@ -107,3 +107,54 @@ def test_a_folder_that_cannot_take_results(tmp_path):
         Results(tmp_path / "file" / "results").check_writable()
     Results(tmp_path / "new" / "results").check_writable()
     assert not (tmp_path / "new").exists()
+
+
+def curve(rounds, **changes):
+    recipe = RECIPE.replace(rounds=changes.pop("of", rounds), evaluate_every=2)
+    return stored(recipe=recipe, rounds=rounds, records=columns([
+        {"round": r, "N": float(r), **({"accuracy": r / 100} if r % 2 == 0 else {})} for r in range(1, rounds + 1)]),
+        **changes)
+
+
+@pytest.mark.parametrize(("there", "asked", "state"), [
+    (curve(8), 4, "finished"),
+    (curve(6, of=8, finished=False), 4, "finished"),  # under way, and far enough
+    (curve(3, of=8, finished=False), 4, "missing"),
+    (curve(8), 5, "missing"),  # its last round would have been evaluated
+    (curve(3, of=8, finished=False, diverged="round 4: it broke"), 6, "missing"),
+    (curve(7, of=8, finished=False, diverged="round 8: it broke"), 6, "finished"),
+    (curve(4), 8, "missing"),
+])
+def test_the_first_rounds_of_a_longer_run_are_the_shorter_run(items, tmp_path, there, asked, state):
+    Results(tmp_path).add([(items[0], there)])
+    recipe = RECIPE.replace(rounds=asked, evaluate_every=2, name="short")
+    other = recipe.replace(client="sgd(lr=0.2)")
+    for results in (Results(tmp_path), Results(tmp_path)):
+        found = results.find("toy2020", recipe, 0)
+        assert results.seeds("toy2020", recipe) == ([found] if found else [])
+        assert results.find("toy2020", other, 0) is None
+        assert results.find("toy2020", recipe, 1) is None
+        assert (found is None) == (state == "missing")
+        if found is not None:
+            assert found.fingerprint == recipe.fingerprint
+            assert found.finished
+            assert found.diverged is None
+            assert askew.Recipe.from_toml(found.recipe) == recipe
+            assert found.records["round"] == list(range(1, asked + 1))
+
+
+def test_a_run_of_its_own_goes_before_the_first_rounds_of_a_longer_one(items, tmp_path):
+    results, recipe = Results(tmp_path), RECIPE.replace(rounds=4, evaluate_every=2)
+    results.add([(items[0], curve(8)), (items[1], curve(4, seconds=77.0)), (items[1], curve(8, seed=2))])
+    assert [(run.seed, run.seconds) for run in results.seeds("toy2020", recipe)] == [(0, 77.0), (2, 0.75)]
+
+
+def test_a_run_gives_the_records_of_a_shorter_one():
+    """Nothing that is done in a round depends on how many follow: for methods with schedules, memory, pools."""
+    base = askew.Recipe(population="shards(clients=4, shards_per_client=2) + validation(0.2)", model="mlp(hidden=[8])",
+                        client="sgd(lr=drops(0.1, at=[1, 2]), momentum=0.9)", fraction=0.5, rounds=2)
+    plain = base.replace(client="sgd(lr=0.1)")
+    for recipe in (askew.methods.fedavg(base), askew.methods.fednnnn(base), askew.methods.scaffold(plain),
+                   askew.methods.fedcd(base, milestones=[1, 2])):
+        short, longer = (askew.run(recipe.replace(rounds=rounds), engine="sequential").records for rounds in (2, 4))
+        assert short == longer[:2]

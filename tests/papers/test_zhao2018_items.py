@@ -10,7 +10,7 @@ import askew
 import askew.partition
 from askew.core import skew
 from askew.core.dataset import Source
-from askew.engine.task import build_task
+from askew.engine.build import build_task
 from askew.papers.measures import measure
 from askew.papers.numbers import printed
 from askew.papers.papers import find

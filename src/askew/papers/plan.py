@@ -14,7 +14,7 @@ from askew.core.recipe import Recipe
 from askew.core.registry import Spec
 from askew.engine.task import cohort_size
 from askew.papers.item import Item
-from askew.papers.store import Results, Run, Scale
+from askew.papers.store import Results, Run, Scale, family_of
 
 # Of Speech Commands, by version and use of the official validation clips: clips of the ten words.
 TRAINING_EXAMPLES: dict[str, int | dict[tuple[str, str], int]] = {
@@ -70,7 +70,7 @@ def at_scale(item: Item, scale: Scale) -> Item:
 
 
 def needs(items: Sequence[Item], results: Results, seeds: int | None = None) -> list[Need]:
-    """The runs of some items, each once.
+    """The runs of some items, each once, and none that a longer one of them begins with.
 
     Args:
         items: as the papers have them; they are taken at the scale of `results`.
@@ -84,9 +84,22 @@ def needs(items: Sequence[Item], results: Results, seeds: int | None = None) -> 
             mark = recipe.fingerprint
             for seed in range(seeds or (item.seeds if results.scale == "full" else 1)):
                 if (item.paper, mark, seed) not in needed:
-                    run = results.find(item.paper, mark, seed)
+                    run = results.find(item.paper, recipe, seed)
                     needed[item.paper, mark, seed] = Need(item, recipe, seed, mark, run)
-    return list(needed.values())
+    return _longest(list(needed.values()))
+
+
+def _longest(needed: Sequence[Need]) -> list[Need]:
+    """Without runs that are still to be made and are the first rounds of another one of the same items."""
+    lengths = {need.base.rounds for need in needed}
+    if len(lengths) < 2:
+        return list(needed)
+    longest: dict[tuple[str, str, int], int] = {}
+    family = {id(need): (need.item.paper, family_of(need.base), need.seed) for need in needed if not need.done}
+    for need in (need for need in needed if not need.done):
+        longest[family[id(need)]] = max(need.base.rounds, longest.get(family[id(need)], 0))
+    return [need for need in needed if need.done or need.base.rounds == longest[family[id(need)]]
+            or need.base.rounds % need.base.evaluate_every]
 
 
 def recipes_of(item: Item) -> list[Recipe]:
@@ -146,6 +159,6 @@ def _own_examples(recipe: Recipe, divided: int, clients: int) -> float:
     args = recipe.population.args
     if recipe.population.name in ("hierarchical", "hypergeometric"):  # devices may overlap, and bring validation data
         return args.get("examples") or (1 - args.get("validation", 0.2)) * divided / ARCHETYPE_SHARE
-    own = args.get("examples_per_client") or divided / clients
-    return (own * (1 - recipe.population.argument("validation", "fraction", 0.0))
+    examples = args.get("examples_per_client") or divided / clients
+    return (examples * (1 - recipe.population.argument("validation", "fraction", 0.0))
             * recipe.population.argument("subset", "fraction", 1.0))

@@ -12,9 +12,12 @@ from askew.core.dataset import Dataset
 from askew.core.errors import AskewError
 from askew.core.recipe import Recipe
 from askew.data.locate import cache_folder
+from askew.engine.build import build_task
 from askew.engine.choice import make_engine
+from askew.engine.device import available
 from askew.engine.protocol import Job, Lane
-from askew.engine.task import available, build_task, cohort_size, initial_model
+from askew.engine.start import initial_model
+from askew.engine.task import cohort_size
 from askew.engine.threads import threads_for, use_threads
 from askew.papers.machine_facts import recall, remember
 from askew.papers.plan import Need, images, num_clients
@@ -79,12 +82,12 @@ def try_out(recipe: Recipe, device: str, engine: str = "auto", precision: str = 
                    batch_size=recipe.batch_size, population=f"iid(clients={clients})", rounds=1)
     with torch.random.fork_rng(devices=[]):
         task = build_task(trial, data=data, device=device)
-        made, start = make_engine(engine, task, precision), initial_model(task)
-        threads = threads_for(task, made).training
+        trainer, start = make_engine(engine, task, precision), initial_model(task)
+        threads = threads_for(task, trainer).training
 
         def once() -> None:
             with use_threads(threads):
-                for _ in made.train([Lane(task, {0: start}, [Job(0, client) for client in range(clients)], 0)]):
+                for _ in trainer.train([Lane(task, {0: start}, [Job(0, client) for client in range(clients)], 0)]):
                     pass
             if task.device.type == "cuda":
                 torch.cuda.synchronize(task.device)

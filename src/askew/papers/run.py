@@ -12,6 +12,7 @@ from askew.papers.item import Item
 from askew.papers.plan import Need, needs
 from askew.papers.store import Results, Run, columns
 from askew.rounds.simulation import Record
+from askew.runs.cluster import Cluster
 from askew.runs.pace import LONGEST_S, SAVING_SHARE
 from askew.runs.result import Result
 from askew.runs.run_folder import RunFolder
@@ -23,7 +24,7 @@ WORK = Path("runs") / "reproduce"
 def reproduce(items: Sequence[Item], results: Results, *, seeds: int | None = None, work: Path = WORK,
               engine: str = "auto",
               precision: str = "fp32", device: str = "cpu", data_dir: str | None = None, limit_s: float | None = None,
-              on_round: Callable[[Record, Recipe], None] | None = None) -> bool:
+              on_round: Callable[[Record, Recipe], None] | None = None, cluster: Cluster | None = None) -> bool:
     """Train the runs that items need and the results files lack.
 
     Each has a run folder, `WORK/PAPER/FINGERPRINT-SEED`: stopped at any time, the same call goes on from there. Results
@@ -36,6 +37,7 @@ def reproduce(items: Sequence[Item], results: Results, *, seeds: int | None = No
         limit_s: stop cleanly after so many seconds.
         engine, precision, device, data_dir: as in `askew.run`.
         on_round: called with each round's record; rounds of earlier calls come first.
+        cluster: a Ray cluster whose machines train them.
 
     Returns:
         Whether all that was needed is done; False where Ctrl-C or the limit stopped it.
@@ -50,7 +52,7 @@ def reproduce(items: Sequence[Item], results: Results, *, seeds: int | None = No
                for need in left]
     keeper = _Keeper(left, folders, results, on_round)
     done = sweep([need.recipe for need in left], engine=engine, precision=precision, device=device, data_dir=data_dir,
-                 folders=folders, limit_s=limit_s, on_round=keeper.on_round, on_end=keeper.on_end)
+                 folders=folders, limit_s=limit_s, on_round=keeper.on_round, on_end=keeper.on_end, cluster=cluster)
     keeper.write()
     return not any(result.interrupted for result in done)
 

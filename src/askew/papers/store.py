@@ -2,7 +2,8 @@
 
 `FOLDER/PAPER/ITEM.json` at the papers' scale, `FOLDER/PAPER/quick/ITEM.json` for the reduced versions, which are never
 shown as the paper's numbers. A run is known by its recipe's fingerprint and its seed; it stands in the file of the
-item that needed it first, and counts for every item of the paper.
+item that needed it first, and counts for every item of the paper. The first rounds of a longer run are the shorter one:
+nothing that is done in a round depends on how many will follow.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -69,7 +70,7 @@ class Run:
 
 
 def columns(records: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Records, one a round, as columns of rounded numbers and short lists."""
+    """Records, one per round, as columns of rounded numbers and short lists."""
     kept = records if len(records) <= ALL_ROUNDS else [record for record in records if "accuracy" in record]
     keys = dict.fromkeys(key for record in kept for key, value in record.items()
                          if key not in NOT_KEPT and _storable(value))
@@ -87,16 +88,17 @@ class Results:
         self._runs: dict[str, dict[str, dict[int, Run]]] = {}  # paper -> fingerprint -> seed -> run
         # paper, fingerprint, seed -> item in whose file the run stands
         self._where: dict[tuple[str, str, int], str] = {}
+        self._families: dict[str, dict[str, list[Run]]] = {}  # paper -> fingerprint but for the length -> runs
 
     def path(self, paper: str, name: str) -> Path:
         return self.folder / paper / (f"quick/{name}.json" if self.scale == "quick" else f"{name}.json")
 
     def check_writable(self) -> None:
         """Refuse, before any work, a folder that could not take results."""
-        there = next(folder for folder in (self.folder, *self.folder.absolute().parents) if folder.exists())
-        if not there.is_dir() or not os.access(there, os.W_OK):
-            raise AskewError(f"--results: {str(self.folder)!r} cannot take results: {str(there)!r} is "
-                             f"{'not writable' if there.is_dir() else 'a file'}; name another folder")
+        parent = next(folder for folder in (self.folder, *self.folder.absolute().parents) if folder.exists())
+        if not parent.is_dir() or not os.access(parent, os.W_OK):
+            raise AskewError(f"--results: {str(self.folder)!r} cannot take results: {str(parent)!r} is "
+                             f"{'not writable' if parent.is_dir() else 'a file'}; name another folder")
 
     def of_paper(self, paper: str) -> dict[str, dict[int, Run]]:
         """Fingerprint -> seed -> run."""
@@ -109,12 +111,30 @@ class Results:
 
     def seeds(self, paper: str, recipe: Recipe) -> list[Run]:
         """All runs of a recipe, by seed (the recipe's own does not matter)."""
-        runs = self.of_paper(paper).get(recipe.fingerprint, {})
+        runs = dict(self.of_paper(paper).get(recipe.fingerprint, {}))
+        for longer in self._longer(paper, recipe):
+            if longer.seed not in runs or not runs[longer.seed].done:
+                runs[longer.seed] = _cut(longer, recipe)
         return [runs[seed] for seed in sorted(runs)]
 
-    def find(self, paper: str, mark: str, seed: int) -> Run | None:
-        """The run of a recipe, by its fingerprint."""
-        return self.of_paper(paper).get(mark, {}).get(seed)
+    def find(self, paper: str, recipe: Recipe, seed: int) -> Run | None:
+        """The run of a recipe with a seed."""
+        run = self.of_paper(paper).get(recipe.fingerprint, {}).get(seed)
+        if run is None or not run.done:
+            run = next((_cut(longer, recipe) for longer in self._longer(paper, recipe) if longer.seed == seed), run)
+        return run
+
+    def _longer(self, paper: str, recipe: Recipe) -> list[Run]:
+        """Runs that came further than a recipe goes, and are equal otherwise."""
+        stored = self.of_paper(paper)
+        if (recipe.stop_after_no_gain or recipe.rounds % recipe.evaluate_every
+                or not any(run.rounds > recipe.rounds for runs in stored.values() for run in runs.values())):
+            return []
+        if paper not in self._families:
+            self._families[paper] = {}
+            for run in (run for runs in stored.values() for run in runs.values()):
+                self._families[paper].setdefault(_family(run.recipe), []).append(run)
+        return [run for run in self._families[paper].get(family_of(recipe), []) if run.rounds > recipe.rounds]
 
     def add(self, runs: Iterable[tuple[Item, Run]]) -> None:
         """Put runs, each of an item, into the files; a run that is there gives way only to one that is further."""
@@ -137,7 +157,29 @@ class Results:
             return False
         runs[run.seed] = run
         self._where[paper, *run.key] = name
+        self._families.pop(paper, None)
         return True
+
+
+def family_of(recipe: Recipe) -> str:
+    """What recipes have in common that differ in length only."""
+    return recipe.fingerprint_without("name", "seed", "rounds")
+
+
+def _family(recipe: str) -> str:
+    try:
+        return family_of(Recipe.from_toml(recipe))
+    except AskewError:  # with pieces that are gone
+        return ""
+
+
+def _cut(run: Run, recipe: Recipe) -> Run:
+    """The first rounds of a longer run, as a run of a recipe that ends there."""
+    kept = sum(round <= recipe.rounds for round in run.records["round"])
+    return replace(run, fingerprint=recipe.fingerprint, name=recipe.name, rounds=recipe.rounds, finished=True,
+                   diverged=None, recipe=recipe.replace(seed=run.seed).to_toml(),
+                   seconds=run.seconds * recipe.rounds / run.rounds,
+                   records={key: values[:kept] for key, values in run.records.items()})
 
 
 def read(path: Path) -> list[Run]:

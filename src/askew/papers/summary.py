@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from askew.papers.decision import LOST, Decision, decide
+from askew.papers.decision import LOST, Decision, asks_for_lost, decide
 from askew.papers.item import Claim, Item
 from askew.papers.measures import measure
 from askew.papers.numbers import Printed, printed
@@ -138,10 +138,11 @@ def _claims(item: Item, values: Mapping[str, Value], results: Results) -> tuple[
     others = {row.name: value_of(row.changed(other.change), results, item.paper) for row in item.rows} if other else {}
 
     def judged(claim: Claim) -> ClaimSummary:
-        own = decide(claim, values)
-        if other and own == LOST and (instead := decide(claim, others)) not in (LOST, "not measured"):
+        decision = decide(claim, values)
+        if (other and decision in (LOST, "not measured") and asks_for_lost(claim, values)
+                and (instead := decide(claim, others)) not in (LOST, "not measured")):
             return ClaimSummary(claim, instead, other.name)
-        return ClaimSummary(claim, own)
+        return ClaimSummary(claim, decision)
 
     return tuple(judged(claim) for claim in item.claims)
 

@@ -10,11 +10,11 @@ of ours stand as in the paper if they differ the same way, by a quarter of the p
 twice their noise. What is near without this, or whose distance its noise could explain, is *open*; the rest *differs*,
 and so does every row of which a run diverged or ended at chance (12% or less of ten classes): it keeps no order and
 decides no claim. A claim is a set of inequalities between our numbers: it holds if each is met by more than twice its
-noise, fails if one is missed by more than that, and is open otherwise; where a run that it asks for diverged or ended
-at chance, the same rows of a set-up that stands in for the paper's may decide it, which is then said. Noise is the
-standard error over seeds; of one seed it is the swing of its last ten evaluations; that of an accuracy is at least
-sqrt(p (100 - p) / test examples), 0.1 points at 99% of 10,000 images and 0.5 at 50%, and that of another number from
-one seed is 11%: what results with several seeds show.
+noise, fails if one is missed by more than that, whatever else is not measured yet, and is open otherwise; where a run
+that it asks for diverged or ended at chance, the same rows of a set-up that stands in for the paper's may decide it,
+which is then said. Noise is the standard error over seeds; of one seed it is the swing of its last ten evaluations;
+that of an accuracy is at least sqrt(p (100 - p) / test examples), 0.1 points at 99% of 10,000 images and 0.5 at 50%,
+and that of another number from one seed is 11%: what results with several seeds show.
 
 Reduced versions are never within: they only show whether the ordering is seen. Rows without a printed number, and rows
 that are not measured, have no verdict.
@@ -69,9 +69,9 @@ def verdicts(values: Mapping[str, Value], printed: Mapping[str, Printed], kinds:
         if paper is None or not value.measured:
             result[name] = None
             continue
-        stands = [stands_as_printed(value, values[other], paper, its) for other, its in printed.items()
+        stands = [stands_as_printed(value, values[other], paper, other_paper) for other, other_paper in printed.items()
                   if other != name and other in values and values[other].measured
-                  and of_kind.get(other) == of_kind.get(name) and told_apart(paper, its)]
+                  and of_kind.get(other) == of_kind.get(name) and told_apart(paper, other_paper)]
         result[name] = _verdict(value, paper, stands, scale)
     return result
 
@@ -107,10 +107,10 @@ def told_apart(a: Printed, b: Printed) -> bool:
     return a.unit == b.unit and apart > max(tolerance(a), tolerance(b), math.hypot(a.spread or 0.0, b.spread or 0.0))
 
 
-def stands_as_printed(ours: Value, other: Value, paper: Printed, its: Printed) -> bool:
+def stands_as_printed(ours: Value, other: Value, paper: Printed, other_paper: Printed) -> bool:
     """Whether two rows of ours differ as the paper's do; not where one of them is no evidence."""
     if ours.mean is None or other.mean is None or not ours.counts or not other.counts:
         return False
-    gap = paper.value - its.value
-    here = (ours.mean - other.mean) * math.copysign(1.0, gap)
-    return here >= OF_THE_GAP * abs(gap) and here > SURE * math.hypot(ours.noise, other.noise)
+    gap = paper.value - other_paper.value
+    distance = (ours.mean - other.mean) * math.copysign(1.0, gap)
+    return distance >= OF_THE_GAP * abs(gap) and distance > SURE * math.hypot(ours.noise, other.noise)

@@ -20,8 +20,8 @@ Data = Literal["MNIST", "CIFAR-10"]
 DATA: tuple[Data, ...] = ("MNIST", "CIFAR-10")
 RIVALS, PROPOSED = ("FedAvg", "FedProx"), ("Norm-Norm", "Momentum", "FedNNNN")
 METHODS = (*RIVALS, *PROPOSED)
-# "2 classes a client" and power-law sizes are both exact; the paper gives no exponent: 1, where a tenth of the
-# clients holds 56% of the examples. With two classes a client the largest would own more than two classes
+# "2 classes per client" and power-law sizes are both exact; the paper gives no exponent: 1, where a tenth of the
+# clients holds 56% of the examples. With two classes per client the largest would own more than two classes
 # have, so that all sizes shrink.
 POPULATIONS = {
     "IID-B": "iid(clients=100)",

@@ -15,7 +15,7 @@ from askew.core.registry import Spec
 from askew.papers.item import Builders, Claim, Item, Plot, Row
 from askew.pieces.methods import fedavgm
 
-# The paper says "8 values"; these are the ones that its figures show. 0 is the limit: one class a client.
+# The paper says "8 values"; these are the ones that its figures show. 0 is the limit: one class per client.
 ALPHAS = (100.0, 10.0, 1.0, 0.5, 0.2, 0.1, 0.05, 0.0)
 FRACTIONS = (0.05, 0.1, 0.2, 0.4)  # C: 5, 10, 20, 40 of 100 clients
 EPOCHS = (1, 5)
@@ -76,7 +76,7 @@ def _fedavgm(alpha: float, fraction: float, epochs: int) -> tuple[Recipe, ...]:
 
 
 def quick(recipe: Recipe) -> Recipe:
-    """For two CPU cores: a small network, 100 images a client, 300 rounds of 5 clients, FedAvgM at beta 0.9.
+    """For two CPU cores: a small network, 100 images per client, 300 rounds of 5 clients, FedAvgM at beta 0.9.
 
     A client's classes stay what they are, but for chance. Of E = 5, two epochs are left.
     """

@@ -89,10 +89,10 @@ COMBINED = variant("combination", server_data=True, beta=0.9, agree=True)
 
 
 def quick(recipe: Recipe) -> Recipe:
-    """A twenty-fifth of each agent's images in batches of 8, so about as many steps a round (125, not 98); four rounds.
+    """A twenty-fifth of each agent's images in batches of 8: about as many steps per round (125, not 98); four rounds.
 
     It shows that everything trains, not the ordering: ResNet-20 is too slow a learner for CPU minutes. Ten
-    such rounds (150 s a row on one core, seed 0) end at 37% centralised, 30% IID, 30% NIID(5), 28%
+    such rounds (150 s per row on one core, seed 0) end at 37% centralised, 30% IID, 30% NIID(5), 28%
     momentum 0.5, 25% server training.
     """
     reduced = recipe.replace(population=recipe.population + "subset(0.04)", batch_size=8, rounds=4, evaluate_every=2)
@@ -229,7 +229,7 @@ def _as_nearest(recipe: Recipe) -> Recipe:
     return _averaged(_as_program(recipe, step=NEAREST, rule=()))
 
 
-STAND_IN = StandIn("nearest", _as_nearest)  # as printed, runs with five classes an agent diverge
+STAND_IN = StandIn("nearest", _as_nearest)  # as printed, runs with five classes per agent diverge
 
 
 def _averaged(recipe: Recipe) -> Recipe:

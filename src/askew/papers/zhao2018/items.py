@@ -1,7 +1,7 @@
 """The experiments of zhao2018: Zhao et al. 2018, Federated Learning with Non-IID Data.
 
 Ten clients, all in every round: MNIST, CIFAR-10 and ten words of Speech Commands (KWS), shared out evenly (IID), two
-classes or one class a client, or at a given earth mover's distance; then a small set shared with everyone. Rates,
+classes or one class per client, or at a given earth mover's distance; then a small set shared with everyone. Rates,
 batches and rounds are the paper's (sections 2.1, 3.2.1 and 4.2); what it leaves open is in the items' notes.
 """
 
@@ -23,7 +23,7 @@ BETAS = tuple(2.5 * step for step in range(1, 11))  # figure 7 (a): |G| / |D| in
 ALPHAS = (10, 25, 50, 75, 100)  # figure 7 (b): percent of G that a client gets; the paper does not list its values
 IID = f"iid(clients={CLIENTS})"
 # Whole classes and halves of classes: MNIST's and Speech Commands' classes are unequal, and equal shards of
-# the sorted data would straddle them. On MNIST one shard a client is at a mean EMD of 1.70, not 1.8, just
+# the sorted data would straddle them. On MNIST one shard per client is at a mean EMD of 1.70, not 1.8, just
 # where table 2 falls fastest.
 TWO_CLASSES = f"classes_per_client(clients={CLIENTS}, classes=2)"
 ONE_CLASS = f"classes_per_client(clients={CLIENTS}, classes=1)"
@@ -95,18 +95,18 @@ def items() -> Builders:
 def runs(key: str) -> dict[str, Recipe]:
     """Row of table 3 -> its recipe."""
     task = TASKS[key]
-    found: dict[str, Recipe] = {}
+    recipes: dict[str, Recipe] = {}
     for batch in (task.base.batch_size, task.small):
         base = task.base.replace(batch_size=batch)
         one = base.replace(population=ONE_CLASS)
-        found |= {f"SGD, B={CLIENTS * batch}": centralised(base),  # section 2.1: same rate, a batch 10 times larger
+        recipes |= {f"SGD, B={CLIENTS * batch}": centralised(base),  # section 2.1: same rate, a batch 10 times larger
                   f"FedAvg IID, B={batch}, E=1": base,
                   f"FedAvg non-IID(2), B={batch}, E=1": base.replace(population=TWO_CLASSES),
                   f"FedAvg non-IID(1), B={batch}, E=1": one}
         if batch == task.base.batch_size:
-            found |= {f"FedAvg non-IID(1), B={batch}, E=5": one.replace(epochs=5),
+            recipes |= {f"FedAvg non-IID(1), B={batch}, E=5": one.replace(epochs=5),
                       f"Pre-trained non-IID(1), B={batch}, E=1": one.replace(start=_sgd_for(PRETRAINING, batch))}
-    return {name: recipe.replace(name=name) for name, recipe in found.items()}
+    return {name: recipe.replace(name=name) for name, recipe in recipes.items()}
 
 
 def _sgd_for(epochs: int, batch: int) -> str:
@@ -115,9 +115,9 @@ def _sgd_for(epochs: int, batch: int) -> str:
 
 
 def quick(recipe: Recipe) -> Recipe:
-    """A twentieth of clients' examples and of the batch (KWS: a tenth), so as many steps a round; ten rounds at most.
+    """A twentieth of clients' examples and of the batch (KWS: a tenth), so as many steps per round; ten rounds at most.
 
-    Batches of 10 a client stay: they make fewer steps then, but a batch of one example is another experiment.
+    Batches of 10 per client stay: they make fewer steps then, but a batch of one example is another experiment.
     """
     part = 10 if recipe.data.name == "speech_commands" else 20
     small = recipe.batch_size == 10 * (CLIENTS if recipe.population.name == "pooled" else 1)
@@ -143,10 +143,10 @@ def _row_names(task: _Task) -> tuple[str, str, str, str, str, str]:
 
 
 def _table1(key: str, task: _Task) -> Item:
-    found = runs(key)
+    recipes = runs(key)
     _, _, two, one, more, _ = _row_names(task)
     small_two, small_one = (f"FedAvg non-IID({n}), B={task.small}, E=1" for n in (2, 1))
-    rows = tuple(Row(name, (found[name],), less_than=(found[f"SGD, B={CLIENTS * found[name].batch_size}"],))
+    rows = tuple(Row(name, (recipes[name],), less_than=(recipes[f"SGD, B={CLIENTS * recipes[name].batch_size}"],))
                  for name in (one, more, two, small_one, small_two))
     claims = (
         Claim("The reduction is largest for one class a client, at both batch sizes.", "section 2.2",
@@ -336,7 +336,7 @@ def _beside_sgd(recipe: Recipe, rounds: int = 1) -> Recipe:
 
 
 def _shared(beta: float, alpha: float = 100, warm_up_until: float = 0.0) -> Recipe:
-    """D: 40,000 images, one class a client; G: beta percent of D, of the other 10,000; each client gets alpha of it."""
+    """D: 40,000 images, one class per client; G: beta % of D, of the other 10,000; alpha of it for each client."""
     base = TASKS["cifar10"].base.replace(population=f"{ONE_CLASS} + hold_out(0.2, use={round(beta / 100 * 40_000)})",
                                          rounds=300, name=f"sharing beta={beta:g}% alpha={alpha:g}%")
     recipe = data_sharing(base, alpha=alpha / 100, warm_up_until=warm_up_until).replace(name=base.name)
