@@ -1,5 +1,5 @@
-# make setup   a virtual environment in .venv with askew in it
-# make demo    set up, then run the default job
+# make setup   a virtual environment in .venv with askew and the tools of the tests in it
+# make demo    set up askew alone, then run the default job
 # make test    set up, then lint, type-check and run all tests
 # make long    the long run: 200 random networks, every form compiled (an hour or more)
 # make fuzz    10,000 damaged files for every reader; writes results/reliability/fuzz.json (about 15 minutes)
@@ -8,6 +8,7 @@
 # make soak    thousands of rounds: memory and time must not grow; writes results/reliability
 # make vectors write the test vectors in vectors/, and check four methods with them in plain numpy
 # make corners the quick tests with the oldest and newest Python and torch that are promised, where they can be had
+# make flower-old  the deployment's tests, but those of processes, with an older Flower
 # make docs    build the documentation as a site in build/site; any warning is an error
 # make papers  write docs/papers from results/
 PYTHON ?= python3
@@ -15,29 +16,34 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: setup demo test fast long fuzz kills faults soak lint corners papers docs vectors clean
+.PHONY: setup demo test fast long fuzz kills faults soak lint corners flower-old papers docs vectors clean
 
 setup: $(VENV)/.installed
 
 # The constraint keeps pip from pulling a CUDA build; torch goes first so that nothing else asks for another version.
-$(VENV)/.installed: pyproject.toml constraints.txt
+$(VENV)/.demo: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet -c constraints.txt torch
-	$(BIN)/pip install --quiet -c constraints.txt -e '.[test]'
+	$(BIN)/pip install --quiet -c constraints.txt -e .
 	touch $@
 
-demo: setup
+# What the tests need besides.
+$(VENV)/.installed: $(VENV)/.demo
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[test,flower]'
+	touch $@
+
+demo: $(VENV)/.demo
 	$(BIN)/askew compare
 
 # Two workers of one thread each: two threads in each of them would wait for each other.
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -q
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -q
 
 fast: setup
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -q -m 'not slow'
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -q -m 'not slow'
 
 long: setup
-	ASKEW_LONG=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -q tests/conformance tests/kernels
+	ASKEW_LONG=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -q tests/conformance tests/kernels
 
 fuzz: setup
 	OMP_NUM_THREADS=1 PYTHONPATH=tests/support $(BIN)/python -m fuzzing.long
@@ -59,6 +65,16 @@ lint: setup
 
 corners:
 	.ci/corners
+
+FLOWER_OLD ?= 1.36.0
+OLD := build/flower-old
+
+# Its SuperLink and SuperNodes take other options: what is tried is the apps, in one process.
+flower-old:
+	$(PYTHON) -m venv $(OLD)
+	$(OLD)/bin/pip install --quiet -c constraints.txt torch
+	$(OLD)/bin/pip install --quiet -c constraints.txt -e '.[test]' flwr==$(FLOWER_OLD)
+	OMP_NUM_THREADS=1 $(OLD)/bin/pytest -q -m 'not slow' tests/flower
 
 papers: setup
 	$(BIN)/python -m askew.report.paper_page results docs

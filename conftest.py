@@ -1,9 +1,13 @@
 """Examples in docstrings: they run with the tests, and leave no files."""
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+# Its files import Flower, which is an extra.
+collect_ignore_glob = [] if find_spec("flwr") else ["src/askew/flower/*", "tests/flower/*"]
 
 
 @pytest.fixture(autouse=True)

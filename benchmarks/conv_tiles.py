@@ -1,4 +1,4 @@
-"""Which tiles are fastest for the convolutions with one set of weights a client: each kernel, size and precision.
+"""Which tiles are fastest for the convolutions with one set of weights per client: each kernel, size and precision.
 
     python benchmarks/conv_tiles.py [--precisions bf16,tf32,tf32x3] [--json FILE]
 

@@ -23,8 +23,9 @@ from workloads import workload
 
 from askew.core.dataset import Dataset, Examples
 from askew.core.recipe import Recipe
+from askew.engine.build import build_task
 from askew.engine.choice import calibrate, choose_by
-from askew.engine.task import Task, build_task
+from askew.engine.task import Task
 from askew.engine.threads import SHARED, examples_per_step, forward_flops
 from askew.runs.environment import describe_environment
 

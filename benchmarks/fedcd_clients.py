@@ -32,8 +32,8 @@ def simulation(clients: int) -> Any:
     from askew.core.dataset import Dataset, Examples
     from askew.core.population import Ownership, Population
     from askew.core.recipe import Recipe
+    from askew.engine.build import build_task
     from askew.engine.choice import make_engine
-    from askew.engine.task import build_task
     from askew.rounds.simulation import Simulation
 
     x, y = torch.randn(3 * clients, 8, generator=torch.Generator().manual_seed(0)), torch.arange(3 * clients) % 10

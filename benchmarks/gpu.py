@@ -22,8 +22,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from in_turn import add_options, my_turn
 from workloads import Workload, workload
 
+from askew.engine.build import build_task
 from askew.engine.sequential import Sequential
-from askew.engine.task import build_task
 from askew.engine.vectorised import Vectorised, matrix_precision
 from askew.rounds.simulation import Simulation
 from askew.runs.environment import describe_environment

@@ -29,7 +29,8 @@ from workloads import Workload
 
 from askew.core.dataset import Dataset, Examples
 from askew.core.recipe import Recipe
-from askew.engine.task import Task, build_task
+from askew.engine.build import build_task
+from askew.engine.task import Task
 from askew.engine.vectorised import Vectorised
 from askew.rounds.simulation import Simulation
 from askew.runs.environment import describe_environment

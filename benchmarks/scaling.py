@@ -39,18 +39,17 @@ def _sweep(configurations: int, engine: str) -> dict[str, Any]:
     return {"seconds": time.perf_counter() - began, "seconds_each": (time.perf_counter() - began) / configurations}
 
 
-def _rounds(clients: int, cohort: int, width: int = WIDTH, engine: str = "vectorised",
-            rounds: int = 5) -> dict[str, Any]:
+def task_of(clients: int, cohort: int, width: int = WIDTH, device: str = "cpu", method: str = "fedavg",
+            evaluated: bool = False, rounds: int = 10**9) -> Any:
     """W3's clients (100 samples of 64 numbers, one hidden layer, B 10), with that many of them in a round."""
     import numpy as np
     import torch
 
+    from askew.core import registry
     from askew.core.dataset import Dataset, Examples
     from askew.core.population import Ownership, Population
     from askew.core.recipe import Recipe
-    from askew.engine.choice import make_engine
-    from askew.engine.task import build_task
-    from askew.rounds.simulation import Simulation
+    from askew.engine.build import build_task
 
     examples = 100_000  # clients beyond a thousand share them: owning is two integers an example, not the data
     x, y = torch.randn(examples, 64, generator=torch.Generator().manual_seed(0)), torch.arange(examples) % 10
@@ -59,9 +58,19 @@ def _rounds(clients: int, cohort: int, width: int = WIDTH, engine: str = "vector
     owned = Ownership((np.arange(clients * 100, dtype=np.int64) * 7) % examples, offsets)
     counts = np.full((clients, 10), 10)
     population = Population(owned, counts, scheme="W3")
-    recipe = Recipe(fraction=cohort / clients, evaluate_every=10**9, rounds=10**9, model=f"mlp(hidden=[{width}])",
-                    batch_size=BATCH)
-    task = build_task(recipe, data=data, population=population)
+    recipe = Recipe(fraction=cohort / clients, evaluate_every=1 if evaluated else 10**9, rounds=rounds,
+                    model=f"mlp(hidden=[{width}])", batch_size=BATCH)
+    return build_task(registry.find("method", method)(recipe), data=data.to(torch.device(device)),
+                      population=population, device=device)
+
+
+def _rounds(clients: int, cohort: int, width: int = WIDTH, engine: str = "vectorised",
+            rounds: int = 5) -> dict[str, Any]:
+    """How long they take."""
+    from askew.engine.choice import make_engine
+    from askew.rounds.simulation import Simulation
+
+    task = task_of(clients, cohort, width)
     simulation = Simulation(task, make_engine(engine, task, "fp32"))
     before = _peak()
     times = []

@@ -1,7 +1,9 @@
 """What tests of several folders share."""
 
 import contextlib
+import os
 import re
+import signal
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -9,6 +11,11 @@ import torch
 
 from askew.core.errors import AskewError
 
+# What torch compiles here is small: a pool of processes for it takes longer to start than to compile.
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+# A suite that is started in the background inherits that SIGINT is ignored, and hands that on to what it interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 Refused = Callable[[str], contextlib.AbstractContextManager[None]]
 
 

@@ -28,11 +28,12 @@ MAY_IMPORT = {
     "engine": MATHS,
     "rounds": MATHS | {"engine"},
     "runs": MATHS | {"engine", "rounds"},
+    "advice": MATHS | {"engine", "rounds", "runs"},
     "papers": MATHS | {"engine", "rounds", "runs"},
     "tracking": MATHS | {"engine", "rounds", "runs"},
-    "report": MATHS | {"engine", "rounds", "runs", "papers"},
+    "report": MATHS | {"engine", "rounds", "runs", "advice", "papers"},
     "testing": MATHS | {"engine", "rounds", "runs", "papers", "report"},
-    "cli": MATHS | {"engine", "rounds", "runs", "papers", "report", "testing", "tracking"},
+    "cli": MATHS | {"engine", "rounds", "runs", "advice", "papers", "report", "testing", "tracking", "flower"},
     "__main__": {"cli"},
     "flower": MATHS | {"engine", "rounds", "runs", "papers", "report", "testing"},
 }
@@ -129,6 +130,10 @@ AT_HOME = ("pieces/methods.py", "papers/", "runs/default_job.py", "testing/check
 # file -> words that are a piece's name, but mean something else there.
 OTHER_MEANINGS = {
     "cli/compare.py": {"emd"},  # the measure of skew
+    "advice/advice.py": {"iid", "mean"},  # where FedAvg is measured; of scores
+    "advice/advise.py": {"iid"},
+    "cli/advise.py": {"iid"},
+    "report/page/advice.py": {"iid", "mean"},
     "cli/diagnose.py": {"emd", "classes_per_client"},
     "cli/partition.py": {"emd", "classes_per_client"},
     "report/comparison_table.py": {"emd"},

@@ -20,6 +20,7 @@ from askew.core import registry
 from askew.core.dataset import Source
 from askew.core.population_spec import PopulationSpec
 from askew.core.registry import Spec
+from askew.core.skew import emd
 from askew.pieces.client import sgd
 from askew.pieces.pool import clone_and_delete
 from askew.pieces.schedule import decay, drops
@@ -75,6 +76,7 @@ SAMPLES: dict[str, Any] = {
     "Population.train": POPULATION.train, "Population.of.train": POPULATION.train, "parts": [[0], [1]],
     "indices": np.arange(2), "offsets": np.array([0, 1, 2]), "owner": np.array([0, 1]), "num_clients": 2,
     "labels": np.arange(8) % 2, "positions": np.arange(8), "correct": np.ones(8), "class_accuracy": np.ones(2),
+    "level": 0.1, "chance_level.measure": emd,
     "counts": COUNTS, "sizes": np.array([3, 3]), "reference": np.array([0.5, 0.5]),
     # networks
     "num_classes": 2, "input_shape": (1, 32, 32), "hello_edge_cnn.input_shape": (1, 50, 10),
@@ -93,7 +95,8 @@ SAMPLES: dict[str, Any] = {
     "scores": torch.ones(2), "Senders.clients": [0, 1], "Senders.losses": torch.ones(2),
 }
 # What is given besides, so that a call that works is short; what takes seconds where it works; what half a minute.
-BESIDES = {"testing.check_piece": {"recipe": TINY, "compiled": False}}
+BESIDES = {"testing.check_piece": {"recipe": TINY, "compiled": False},
+           "advise": {"base": TINY, "methods": ["fedavgm"], "budget": 1e-6}}  # minutes: no contest is begun
 SLOW, SLOWEST = {"testing.check_piece"}, {("testing.check_piece", "compiled")}
 SELF: dict[str, Any] = {"Dataset": DATA, "Examples": DATA.train, "Ownership": POPULATION.train,
                         "Population": POPULATION, "Recipe": TINY,

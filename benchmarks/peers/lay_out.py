@@ -7,8 +7,9 @@ from contestant import Federation
 from workloads import Workload
 
 from askew.core import rng
+from askew.engine.build import build_task
 from askew.engine.local import batches
-from askew.engine.task import build_task
+from askew.engine.sample import sample
 
 
 def lay_out(work: Workload, rounds: int) -> Federation:
@@ -29,7 +30,7 @@ def lay_out(work: Workload, rounds: int) -> Federation:
     assert recipe.epochs == 1
     clients, orders = [], []
     for number in range(rounds):
-        clients.append(task.sample(number))
+        clients.append(sample(task, number))
         streams = [rng.key(recipe.seed, "client", number, client) for client in clients[-1]]
         orders.append(torch.stack([torch.cat(list(batches(task.indices_of(client), 1, recipe.batch_size, stream)))
                                    for client, stream in zip(clients[-1], streams, strict=True)]))

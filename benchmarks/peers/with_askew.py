@@ -14,8 +14,8 @@ from torch import Tensor
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from workloads import workload
 
+from askew.engine.build import build_task
 from askew.engine.choice import make_engine
-from askew.engine.task import build_task
 from askew.rounds.simulation import Simulation
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from askew import data, models, partition, pieces, privacy, testing, tracking
+    from askew.advice.advise import advise
     from askew.core.adversity import Adversity, AdversityContext
     from askew.core.client_piece import ClientContext, ClientPiece, OnGradient, OnUpdate, Optimiser
     from askew.core.dataset import Dataset, Examples
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from askew.runs.trained import load
 
 _HOMES = {name: home for home, names in {
+    "advice.advise": ("advise",),
     "core.adversity": ("Adversity", "AdversityContext",),
     "core.dataset": ("Dataset", "Examples",),
     "core.errors": ("AskewError", "DivergedError",),
@@ -53,8 +55,9 @@ _MODULES = {"data": "data", "methods": "pieces.methods", "models": "models", "pa
 
 __all__ = ["Adversity", "AdversityContext", "Aggregator", "AskewError", "ClientContext", "ClientPiece", "Dataset",
            "DivergedError", "Examples", "Guard", "Objective", "OnGradient", "OnUpdate", "Optimiser", "Ownership",
-           "Population", "Recipe", "Result", "Senders", "ServerContext", "ServerPiece", "Statistic", "data", "load",
-           "methods", "models", "partition", "piece", "pieces", "privacy", "resume", "run", "testing", "tracking"]
+           "Population", "Recipe", "Result", "Senders", "ServerContext", "ServerPiece", "Statistic", "advise", "data",
+           "load", "methods", "models", "partition", "piece", "pieces", "privacy", "resume", "run", "testing",
+           "tracking"]
 
 
 def __getattr__(name: str) -> Any:

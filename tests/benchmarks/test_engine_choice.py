@@ -13,8 +13,8 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 import engine_choice
 from workloads import workload
 
+from askew.engine.build import build_task
 from askew.engine.choice import choose
-from askew.engine.task import build_task
 
 TABLE = json.loads((ROOT / "results" / "bench" / "engine-choice.json").read_text())
 

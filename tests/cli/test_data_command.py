@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from askew.cli.app import main
-from askew.data import sources
+from askew.data import downloads as published
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +46,7 @@ def mirror(tmp_path, monkeypatch):
     folder = tmp_path / "mirror"
     folder.mkdir()
     downloads = []
-    for download in sources.find_source("mnist").downloads:
+    for download in published.find_data_set("mnist").downloads:
         count = 20 if download.file.startswith("train") else 10
         labels = (np.arange(count) % 10).astype(np.uint8)
         array = np.zeros((count, 2, 2), np.uint8) if "images" in download.file else labels
@@ -54,8 +54,8 @@ def mirror(tmp_path, monkeypatch):
         content = gzip.compress(header + array.tobytes())
         (folder / download.file).write_bytes(content)
         downloads.append(replace(download, sha256=hashlib.sha256(content).hexdigest(), size=len(content)))
-    changed = replace(sources.find_source("mnist"), downloads=tuple(downloads))
-    monkeypatch.setattr(sources, "SOURCES", (changed, *sources.SOURCES[1:]))
+    changed = replace(published.find_data_set("mnist"), downloads=tuple(downloads))
+    monkeypatch.setattr(published, "DATA_SETS", (changed, *published.DATA_SETS[1:]))
 
     class Quiet(SimpleHTTPRequestHandler):
         def log_message(self, *args):

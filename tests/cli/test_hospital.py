@@ -33,7 +33,7 @@ WARDS = ("heart", "lung", "surgery")
 
 
 def visits(path: Path, rows: int = 400) -> None:
-    """Who falls ill hangs on age, ward and smoking; a twentieth of ages and wards are not known."""
+    """Who falls ill depends on age, ward and smoking; a twentieth of ages and wards are not known."""
     draw = Random(0)
     lines = [["patient", "admitted", "hospital", "age", "ward", "smokes", "diagnosis"]]
     for i in range(rows):

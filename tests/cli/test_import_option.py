@@ -2,17 +2,19 @@
 
 import os
 import re
-import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import typer
+from forked import Forked
 
 from askew.cli.app import app
 from askew.core import registry
 from askew.core.errors import AskewError
 from askew.core.recipe import Recipe
 
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 MODULE = """
 from askew.core.recipe import Recipe
 from askew.core.registry import piece
@@ -34,10 +36,9 @@ def askew_here(tmp_path):
     (tmp_path / "my_methods.py").write_text(MODULE)
 
     def call(*arguments):
-        command = [sys.executable, "-c", "import sys; sys.path.remove(''); from askew.cli.app import main; main()",
-                   *arguments]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment, check=False)
+        process = Forked(tmp_path, *arguments)
+        out, err = process.communicate()
+        return SimpleNamespace(returncode=process.returncode, stdout=out, stderr=err)
 
     return call
 
@@ -47,9 +48,10 @@ def test_every_command_that_takes_a_recipe_or_a_scheme_has_it(name):
     command = typer.main.get_command(app).get_command(None, name)
     needed = ["x"] if name == "resume" else ["--scheme", "x"] if name == "partition" else []
     context = command.make_context(name, ["--import", "a", "--import", "b", *needed])
-    assert context.params["imports"] == ["a", "b"]
+    assert list(context.params["imports"]) == ["a", "b"]  # of some versions of typer a tuple
 
 
+@needs_fork
 def test_a_piece_of_ones_own_runs_and_resumes_where_its_module_is_named(askew_here, tmp_path):
     ran = askew_here("run", "--import", "my_methods", "--method", "halved", "--set", "rounds=1", "--out", "r", "--json")
     assert ran.returncode == 0, ran.stderr
@@ -63,6 +65,7 @@ def test_a_piece_of_ones_own_runs_and_resumes_where_its_module_is_named(askew_he
     assert again.stderr == "askew: 'r' has no checkpoint: the run is finished\n"
 
 
+@needs_fork
 def test_a_module_that_is_not_there_or_fails_is_one_line(askew_here, tmp_path):
     (tmp_path / "broken.py").write_text("1 / 0\n")
     for name, says in (("nowhere", "No module named 'nowhere'"), ("broken", "division by zero")):

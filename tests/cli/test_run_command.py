@@ -209,7 +209,7 @@ def test_ctrl_c_is_exit_code_130_and_resume_goes_on(cli, tmp_path, monkeypatch):
     assert code == 130
     answer = json.loads(out)
     assert (answer["interrupted"], answer["rounds"]) == (True, 2)
-    assert "interrupted after 2 of 4 rounds; go on with: askew resume x" in err
+    assert "interrupted after 2 of 4 rounds; continue with: askew resume x" in err
     code, out, _ = cli("resume", "x", "--json")
     assert code == 0
     assert json.loads(out)["rounds"] == 4

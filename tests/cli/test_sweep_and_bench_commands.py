@@ -149,7 +149,7 @@ def test_a_folder_in_which_nothing_could_be_trained_is_gone_on_with(command, mon
     held_out = "population=iid(clients=3) + validation(0.1)"
     if (Path("many")).exists():
         code, _, err = call(monkeypatch, capsys, *arguments, held_out)
-        assert (code, "or add --resume to go on with the" in err) == (2, True)
+        assert (code, "or add --resume to continue the" in err) == (2, True)
         arguments.insert(1, "--resume")
     assert call(monkeypatch, capsys, *arguments, held_out)[0] == 0
 

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from askew.data import load, sources
+from askew.data import downloads as published
+from askew.data import load
+from askew.data.downloads import find_data_set
 from askew.data.fetch import fetch
-from askew.data.sources import find_source
 
 pooch = pytest.importorskip("pooch")
 
@@ -68,13 +69,14 @@ def offer(server, monkeypatch):
 
     def publish(name, files):
         server.files.update(files)
-        source = find_source(name)
+        source = find_data_set(name)
         base = f"http://127.0.0.1:{server.server_address[1]}/some/folder"
         hashes = {file: hashlib.sha256(content).hexdigest() for file, content in files.items()}
         downloads = tuple(replace(d, base_url=base, sha256=hashes[d.file], size=len(files[d.file]))
                           for d in source.downloads)
         changed = replace(source, downloads=downloads, unpacked=1_000_000)
-        monkeypatch.setattr(sources, "SOURCES", tuple(changed if s.name == name else s for s in sources.SOURCES))
+        all_sets = tuple(changed if s.name == name else s for s in published.DATA_SETS)
+        monkeypatch.setattr(published, "DATA_SETS", all_sets)
 
     return publish
 
@@ -140,9 +142,9 @@ def test_an_archive_of_loose_content(speech_folder, offer, root):
 
 
 def test_a_mirror_replaces_the_address(mnist_offered, server, monkeypatch, root):
-    source = find_source("mnist")
+    source = find_data_set("mnist")
     dead = tuple(replace(d, base_url="http://127.0.0.1:9") for d in source.downloads)
-    monkeypatch.setattr(sources, "SOURCES", (replace(source, downloads=dead),))
+    monkeypatch.setattr(published, "DATA_SETS", (replace(source, downloads=dead),))
     fetch("mnist", root, mirror=f"http://127.0.0.1:{server.server_address[1]}/")
     assert len(load("mnist", root).train) == 20
 
@@ -209,7 +211,7 @@ def test_a_full_disk_while_unpacking(cifar_offered, monkeypatch, root, refused):
 
 
 def test_too_little_space_is_seen_before_anything_is_downloaded(cifar_offered, server, monkeypatch, root, refused):
-    monkeypatch.setattr(sources, "SOURCES", (replace(find_source("cifar10"), unpacked=10**18),))
+    monkeypatch.setattr(published, "DATA_SETS", (replace(find_data_set("cifar10"), unpacked=10**18),))
     with refused("cifar10 needs 1,000,000,000,000 MB in .*, [0-9,]+ MB are free"):
         fetch("cifar10", root)
     assert server.requests == []
@@ -268,7 +270,7 @@ def test_unknown_names(refused, root):
 
 
 def test_the_catalogue_is_complete():
-    for source in sources.SOURCES:
+    for source in published.DATA_SETS:
         assert source.size > 0
         for download in source.downloads:
             assert len(bytes.fromhex(download.sha256)) == 32

@@ -154,7 +154,8 @@ def test_pairs_whose_targets_are_no_numbers_are_refused():
                            targets="numbers")
 
 
-ANY_DATA = {"iid": "clients=4", "natural": "", "pooled": "", "power_law": "clients=4"}
+ANY_DATA = {"dirichlet_sizes": "clients=4, beta=2.0, min_examples=1",
+            "iid": "clients=4", "natural": "", "pooled": "", "power_law": "clients=4"}
 BY_CLASS = {"classes_per_client": "clients=4, classes=2", "dirichlet": "clients=4, alpha=1.0",
             "dirichlet_per_class": "clients=4, alpha=1.0, min_examples=1", "emd": "clients=4, emd=0.5",
             "hierarchical": "clients=4", "hypergeometric": "clients=6", "label_blocks": "clients=1",

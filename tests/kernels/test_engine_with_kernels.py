@@ -13,7 +13,7 @@ from torch import nn
 import askew
 from askew.core import splitmix
 from askew.engine import kernels
-from askew.engine.task import build_task
+from askew.engine.build import build_task
 
 
 def images():

@@ -79,7 +79,7 @@ def test_methods_that_change_more_than_chains():
 
 
 def test_data_sharing_gives_every_client_its_share_and_keeps_the_servers_set_balanced():
-    from askew.engine.task import build_task
+    from askew.engine.build import build_task
 
     task = build_task(data_sharing(BASE, hold_out=0.1, alpha=0.5))
     plain = build_task(BASE.replace(population=BASE.population + "hold_out(0.1)"))

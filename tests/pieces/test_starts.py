@@ -7,7 +7,9 @@ import torch
 
 import askew
 import askew.pieces.methods
-from askew.engine.task import build_task, initial_model
+from askew.engine.build import build_task
+from askew.engine.evaluate import score
+from askew.engine.start import initial_model
 
 BASE = askew.Recipe(rounds=1, population="shards(clients=10, shards_per_client=2) + hold_out(0.3)")
 
@@ -27,9 +29,9 @@ def test_random_weights_depend_on_the_seed_alone():
 
 def test_a_warm_up_stops_at_the_accuracy_asked_for():
     model, task = start_of(BASE.replace(start="warm_up(until=0.7, epochs=50)"))
-    assert task.score(model) >= 0.7
+    assert score(task, model) >= 0.7
     little, task = start_of(BASE.replace(start="warm_up(until=0.7, epochs=1)"))
-    assert task.score(little) < 0.7
+    assert score(task, little) < 0.7
 
 
 def test_a_warm_up_sees_the_servers_examples_only():
@@ -54,11 +56,11 @@ def test_a_warm_up_on_everyone_at_the_batch_of_sgd_is_sgd():
     sgd = askew.run(askew.pieces.methods.centralised(base))
     tasks = {batch: build_task(base.replace(start=f"warm_up(until=1.0, epochs=2, on='everyone', batch_size={batch})"))
              for batch in (100, 10)}
-    large, small = (task.score(initial_model(task)) for task in tasks.values())
+    large, small = (score(task, initial_model(task)) for task in tasks.values())
     assert abs(large - sgd.accuracy) < 0.05
     assert small > large + 0.1  # the clients' own batch takes ten times as many steps
     own = build_task(base.replace(start="warm_up(until=1.0, epochs=2, on='everyone')"))
-    assert own.score(initial_model(own)) == small
+    assert score(own, initial_model(own)) == small
 
 
 def test_pretrained_weights_are_taken_up(tmp_path):

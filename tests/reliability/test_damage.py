@@ -96,7 +96,7 @@ def test_two_damaged_checkpoints_are_refused(runs: Path, tmp_path: Path) -> None
     for n in (3, 4):
         (tmp_path / "run" / f"checkpoint-{n}.pt").write_bytes(b"x")
     with pytest.raises(askew.AskewError,
-                       match=r"cannot be gone on with: .*checkpoint-4.pt.*checkpoint-3.pt.*--overwrite"):
+                       match=r"cannot be resumed: .*checkpoint-4.pt.*checkpoint-3.pt.*--overwrite"):
         askew.resume(tmp_path / "run")
 
 

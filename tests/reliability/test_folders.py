@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
+from forked import Forked
 from victims import BASE, contents, in_a_child, wait_for
 
 import askew
@@ -20,12 +19,6 @@ SHORT = BASE.replace(rounds=1)
 
 def snapshot(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def command(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", "from askew.cli.app import main; main()", *arguments], cwd=cwd,
-                          text=True, capture_output=True, timeout=120, env={**os.environ, "OMP_NUM_THREADS": "1"},
-                          check=False)
 
 
 @pytest.mark.parametrize("files", [
@@ -47,6 +40,7 @@ def test_a_folder_that_is_not_a_run_is_never_touched(tmp_path: Path, files: dict
     assert snapshot(tmp_path) == before
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 def test_the_command_that_emptied_a_folder(tmp_path: Path) -> None:
     (tmp_path / "exp").mkdir()
     (tmp_path / "exp" / "recipe.toml").write_text("rounds = 1\n")
@@ -54,8 +48,9 @@ def test_the_command_that_emptied_a_folder(tmp_path: Path) -> None:
     before = snapshot(tmp_path)
     for where, arguments in ((tmp_path, ("exp/recipe.toml", "--out", "exp")),
                              (tmp_path / "exp", ("recipe.toml", "--out", "."))):
-        done = command("run", *arguments, "--overwrite", cwd=where)
-        assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+        done = Forked(where, "run", *arguments, "--overwrite")
+        _, said = done.communicate()
+        assert (done.returncode, said.count("\n")) == (2, 1), said
         assert snapshot(tmp_path) == before
 
 
@@ -126,12 +121,10 @@ def test_two_processes_do_not_work_in_one_folder(tmp_path: Path) -> None:
     assert [f'{{"round": {n + 1},' in row for n, row in enumerate(rows)] == [True] * len(rows)
 
 
-@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 def test_runs_that_start_in_the_same_second_have_a_folder_each(tmp_path: Path) -> None:
-    arguments = [sys.executable, "-c", "from askew.cli.app import main; main()", "run", "--set", "rounds=1", "--json"]
-    processes = [subprocess.Popen(arguments, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                  env={**os.environ, "OMP_NUM_THREADS": "1"}) for _ in range(6)]
-    ends = [(process.communicate(timeout=120), process.returncode) for process in processes]
+    processes = [Forked(tmp_path, "run", "--set", "rounds=1", "--json") for _ in range(6)]
+    ends = [(process.communicate(), process.returncode) for process in processes]
     assert [code for _, code in ends] == [0] * 6, ends
     assert len(list((tmp_path / "runs").iterdir())) == 6
     assert all((folder / "summary.json").exists() for folder in (tmp_path / "runs").iterdir())

@@ -11,8 +11,8 @@ from torch import nn
 import askew
 from askew.core import registry
 from askew.core.errors import AskewError
-from askew.report.demands import Demands, demands_of
 from askew.report.method_page import equations, method_page
+from askew.runs.demands import Demands, demands_of
 
 ROOT = Path(__file__).parents[2]
 METHODS = [name for name in registry.names("method") if registry.find("method", name).__module__.startswith("askew.")]
@@ -29,7 +29,7 @@ OTHERWISE = {
     "server_training": {"at_server": 0.05, "trains": True},
     "ozdayi_combination": {"at_server": 0.05, "trains": True, "state": 1.0},
     "data_sharing": {"at_server": 0.1, "shared": True},
-    "fedcd": {"validation": True, "several": True, "told": ("scores",), "up": 0.287},
+    "fedcd": {"validation": True, "several": True, "singly": True, "told": ("scores",), "up": 0.287},
     "scaffold": {"memory": 1.0, "state": 1.0, "sends": ("control",), "broadcasts": ("control",), "told": (),
                  "up": 2.0, "down": 2.0},
     "fednova": {"told": ("examples", "steps")},

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 import askew
+from askew.engine.build import build_task
+from askew.engine.functional import state_dict_of
 from askew.engine.sequential import Sequential
-from askew.engine.task import build_task
 from askew.rounds.simulation import Simulation
 from askew.testing import can_compile, forms
 
@@ -31,6 +32,6 @@ def train(request: pytest.FixtureRequest) -> Callable[..., dict[str, Tensor]]:
             simulation = Simulation(task, FORMS[request.param](task))
             for _ in range(recipe.rounds):
                 simulation.advance()
-            return task.state_dict(simulation.view())
+            return state_dict_of(task.module, simulation.view())
 
     return run

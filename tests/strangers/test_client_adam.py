@@ -10,8 +10,9 @@ import torch.nn.functional as F
 
 import askew
 from askew.core import rng
+from askew.engine.build import build_task
 from askew.engine.local import batches
-from askew.engine.task import build_task
+from askew.engine.sample import sample
 from askew.testing import check_piece
 
 
@@ -48,7 +49,7 @@ def plain():
     optimisers = [torch.optim.Adam(local.parameters(), 0.01, (0.9, 0.99), 1e-4, amsgrad=True) for local in locals_]
     for number in range(RECIPE.rounds):
         total, sums = 0, {}
-        for client in task.sample(number):
+        for client in sample(task, number):
             local, indices = locals_[client], torch.from_numpy(task.population.train[client])
             local.load_state_dict(model.state_dict())
             for batch in batches(indices, 1, 64, rng.key(0, "client", number, client)):

@@ -11,8 +11,9 @@ import torch.nn.functional as F
 
 import askew
 from askew.core import rng
+from askew.engine.build import build_task
 from askew.engine.local import batches
-from askew.engine.task import build_task
+from askew.engine.sample import sample
 from askew.testing import check_piece
 
 
@@ -58,7 +59,7 @@ def plain():
     model, data, counts = copy.deepcopy(task.module), task.data.train, set()
     for number in range(RECIPE.rounds):
         clients = []
-        for client in task.sample(number):
+        for client in sample(task, number):
             local, tau = copy.deepcopy(model), 0
             optimiser = torch.optim.SGD(local.parameters(), 0.05)
             indices = torch.from_numpy(task.population.train[client])

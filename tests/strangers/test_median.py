@@ -13,8 +13,9 @@ import torch.nn.functional as F
 
 import askew
 from askew.core import rng
+from askew.engine.build import build_task
 from askew.engine.local import batches
-from askew.engine.task import build_task
+from askew.engine.sample import sample
 from askew.testing import check_piece
 
 
@@ -55,7 +56,7 @@ def plain():
     model, data = copy.deepcopy(task.module), task.data.train
     for number in range(RECIPE.rounds):
         models = []
-        for client in task.sample(number):
+        for client in sample(task, number):
             local, indices = copy.deepcopy(model), torch.from_numpy(task.population.train[client])
             optimiser = torch.optim.SGD(local.parameters(), 0.2)
             for batch in batches(indices, 1, 64, rng.key(0, "client", number, client)):

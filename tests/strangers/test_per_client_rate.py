@@ -10,8 +10,9 @@ import torch.nn.functional as F
 
 import askew
 from askew.core import rng
+from askew.engine.build import build_task
 from askew.engine.local import batches
-from askew.engine.task import build_task
+from askew.engine.sample import sample
 from askew.testing import check_piece
 
 
@@ -39,7 +40,7 @@ def plain():
     assert min(task.population.sizes) < 200 < max(task.population.sizes)
     for number in range(RECIPE.rounds):
         total, sums = 0, {}
-        for client in task.sample(number):
+        for client in sample(task, number):
             local, indices = copy.deepcopy(model), torch.from_numpy(task.population.train[client])
             optimiser = torch.optim.SGD(local.parameters(), RATES[client] * min(1.0, 200 / len(indices)))
             for batch in batches(indices, 1, 64, rng.key(0, "client", number, client)):

@@ -10,8 +10,9 @@ from torch import nn
 
 import askew
 from askew.core import rng
+from askew.engine.build import build_task
 from askew.engine.local import batches
-from askew.engine.task import build_task
+from askew.engine.sample import sample
 
 
 @askew.piece("objective")
@@ -51,7 +52,7 @@ def plain():
     model, data = network(), task.data.train
     for number in range(RECIPE.rounds):
         total, sums = 0, {}
-        for client in task.sample(number):
+        for client in sample(task, number):
             local, indices = copy.deepcopy(model), torch.from_numpy(task.population.train[client])
             optimiser = torch.optim.SGD(local.parameters(), 0.1, momentum=0.5)
             for batch in batches(indices, 2, 16, rng.key(0, "client", number, client)):

@@ -11,8 +11,9 @@ import torch.nn.functional as F
 
 import askew
 from askew.core import rng
+from askew.engine.build import build_task
 from askew.engine.local import batches
-from askew.engine.task import build_task
+from askew.engine.sample import sample
 from askew.testing import check_piece
 
 LR, N, ROUNDS = 0.2, 5, 4
@@ -79,7 +80,7 @@ def plain():
     c = [torch.zeros_like(p) for p in x.parameters()]
     c_i = [[torch.zeros_like(p) for p in x.parameters()] for _ in range(N)]
     for number in range(ROUNDS):
-        chosen, moves, changes = task.sample(number), [], []
+        chosen, moves, changes = sample(task, number), [], []
         for i in chosen:
             y, steps = copy.deepcopy(x), 0
             for batch in batches(torch.from_numpy(task.population.train[i]), 2, 64, rng.key(0, "client", number, i)):

@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from askew.core import interrupt
-from askew.core.errors import AskewError, first_line, suggest
+from askew.core.errors import AskewError, LostError, first_line, suggest
 
 # name -> (module, one line of help). A module is imported only when its command is called or asked for help.
 COMMANDS = {
@@ -30,6 +30,8 @@ COMMANDS = {
     "bench": ("askew.cli.bench", "How fast is this machine for a recipe, engine by engine?"),
     "partition": ("askew.cli.partition", "Make a federation and see how skewed it is."),
     "diagnose": ("askew.cli.diagnose", "How skewed is my federation, and what will it cost?"),
+    "advise": ("askew.cli.advise", "Which remedy should I use, what will it gain, what does it ask for?"),
+    "deploy": ("askew.cli.deploy", "The same recipe on Flower: as an app, or tried on this machine."),
     "data": ("askew.cli.data", "List, download and verify data sets."),
     "track": ("askew.cli.track", "Send runs to TensorBoard, MLflow or Weights & Biases."),
     "cite": ("askew.cli.cite", "BibTeX of what a method comes from."),
@@ -59,7 +61,8 @@ class _Lazy(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            sys.stderr.write("askew: interrupted\n")
+            if os.environ.get("RANK", "0") == "0" or "TORCHELASTIC_RUN_ID" not in os.environ:
+                sys.stderr.write("askew: interrupted\n")
             raise SystemExit(130) from None
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
@@ -114,9 +117,15 @@ def main() -> None:
     except Exception as error:
         if os.environ.get("ASKEW_TRACEBACK"):
             raise
-        sys.stderr.write(f"askew: {_in_one_line(error)}\n")
+        if _speaks(error):
+            sys.stderr.write(f"askew: {_in_one_line(error)}\n")
         foreseen = isinstance(error, OSError) or _is_memory(error)
         sys.exit(error.exit_code if isinstance(error, AskewError) else AskewError.exit_code if foreseen else 1)
+
+
+def _speaks(error: Exception) -> bool:
+    """Of the processes that torchrun has started the first says what all know; any, that it has lost the others."""
+    return "TORCHELASTIC_RUN_ID" not in os.environ or os.environ.get("RANK") == "0" or isinstance(error, LostError)
 
 
 def _is_memory(error: Exception) -> bool:

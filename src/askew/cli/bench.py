@@ -13,8 +13,11 @@ from rich.text import Text
 
 from askew.cli.common import AsJson, DataDir, Imports, import_modules, out, print_json
 from askew.cli.run import Device, Settings
+from askew.engine.build import build_task
 from askew.engine.choice import TRY_CLIENTS, TRY_STEPS, calibrate, choose
-from askew.engine.task import Task, build_task
+from askew.engine.local import train_pooled
+from askew.engine.sample import sample
+from askew.engine.task import Task
 from askew.runs.environment import describe_environment
 from askew.runs.load import load_recipe
 
@@ -45,7 +48,7 @@ def bench(
     timings = calibrate(task, repeats)
     clients = min(TRY_CLIENTS, task.cohort_size)
     sizes = [min(int(task.population.sizes[c]), TRY_STEPS * task.recipe.batch_size or 10**9)
-             for c in task.sample(0)[:clients]]
+             for c in sample(task, 0)[:clients]]
     examples = sum(sizes)
     central = _centralised(task, examples, clients, repeats)
     rows: list[dict[str, Any]] = [{"engine": t.engine, "ms": None if t.seconds is None else round(1e3 * t.seconds, 3),
@@ -79,8 +82,8 @@ def _centralised(task: Task, examples: int, clients: int, repeats: int) -> float
     start, best = plain.fresh, float("inf")
     for repeat in range(repeats + 1):
         began = time.perf_counter()
-        plain.train_pooled(start, indices, epochs=1, role="bench", number=0,
-                           batch_size=clients * task.recipe.batch_size)
+        train_pooled(plain, start, indices, epochs=1, role="bench", number=0,
+                     batch_size=clients * task.recipe.batch_size)
         if repeat > 0:
             best = min(best, time.perf_counter() - began)
     return best

@@ -23,11 +23,11 @@ def cite(
 
     names = _names(method)
     keys = list(dict.fromkeys(key for name in names for key in citations.sources(name)))
-    found = {key: citations.entries()[key] for key in keys}
+    entries = {key: citations.entries()[key] for key in keys}
     if as_json:
-        print_json({"method": method, "sources": keys, "bibtex": found})
+        print_json({"method": method, "sources": keys, "bibtex": entries})
     else:  # not through a console, which would wrap lines
-        sys.stdout.write(("\n\n".join(found.values()) or citations.cite(names[0])) + "\n")
+        sys.stdout.write(("\n\n".join(entries.values()) or citations.cite(names[0])) + "\n")
 
 
 def _names(method: str) -> list[str]:

@@ -39,9 +39,9 @@ OVERWRITE = "name another file, or add --overwrite"  # the remedy of commands th
 
 def import_modules(names: list[str] | None) -> None:
     """What `--import` asks for: the modules file their pieces. No file ever causes an import."""
-    here = os.getcwd()
-    if names and here not in sys.path:
-        sys.path.append(here)  # last, so that nothing that lies around here takes another module's place
+    folder = os.getcwd()
+    if names and folder not in sys.path:
+        sys.path.append(folder)  # last, so that nothing that lies around here takes another module's place
     for name in names or []:
         try:
             importlib.import_module(name)

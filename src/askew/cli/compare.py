@@ -11,6 +11,7 @@ import typer
 
 from askew.cli.common import AsJson, DataDir, Imports, console, err, import_modules, out, print_json
 from askew.cli.progress import Quiet, RunProgress
+from askew.cli.ray import Ray, WithRay, cluster_of
 from askew.cli.report import page_of
 from askew.cli.run import CheckpointEvery, Device, Engine, Settings
 from askew.cli.sweep import RetryFailed, check_retry
@@ -18,7 +19,8 @@ from askew.core import registry
 from askew.core.errors import AskewError
 from askew.core.recipe import Recipe
 from askew.core.skew import mean_emd
-from askew.engine.task import draw_population
+from askew.engine.build import draw_population
+from askew.engine.choice import check_engine
 from askew.runs import default_job
 from askew.runs.compare import compare as run_all
 from askew.runs.compare import write_table
@@ -30,11 +32,12 @@ app = typer.Typer()
 _LADDER = "fedavg, "
 
 
-@app.command()
+@app.command(cls=WithRay)
 def compare(
     file: Annotated[Path | None, typer.Argument(help="A recipe in TOML that all methods start from.")] = None,
     data: Annotated[str | None, typer.Option(help="The data set, by name or call; else the embedded digits.")] = None,
-    population: Annotated[str | None, typer.Option(help="How clients share the data; else one class a client.")] = None,
+    population: Annotated[str | None, typer.Option(
+        help="How clients share the data; else one class per client.")] = None,
     methods: Annotated[str | None, typer.Option(
         help="Names or calls with commas between, + for a combination: 'fedavg,fedprox(mu=0.1)+fedavgm'; "
              "else those of the five papers.")
@@ -54,6 +57,7 @@ def compare(
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it here too: .png, .svg or .pdf.")] = None,
     engine: Engine = "auto",
     device: Device = "cpu",
+    ray: Ray = None,
     imports: Imports = None,
     data_dir: DataDir = None,
     quiet: Quiet = False,
@@ -85,9 +89,10 @@ def compare(
     skews = _skewed(recipes["fedavg"]) if plain else {}
     check_retry(retry_failed, go_on)
     check_many(folder, go_on, "comparison")
-    with nullcontext(folder) if folder else default_folder("compare") as place:
+    check_engine(engine, "fp32", several=True)
+    with cluster_of(ray, imports) as cluster, nullcontext(folder) if folder else default_folder("compare") as place:
         shared: Any = {"go_on": go_on, "retry_failed": retry_failed, "checkpoint_every": checkpoint_every,
-                       "engine": engine, "device": device, "data_dir": data_dir}
+                       "engine": engine, "device": device, "data_dir": data_dir, "cluster": cluster}
         result, ladder, table = _compared(recipes, skews, seeds, target, place, shared, quiet)
         page = _draw(result, place, plot)
     folder = place
@@ -98,7 +103,7 @@ def compare(
         if page is not None:
             out.print(f"page: {page}", soft_wrap=True)
     if result.interrupted or (ladder is not None and ladder.interrupted):
-        err.print(f"interrupted: this is what was finished; go on with the same options and --resume --out {folder}",
+        err.print(f"interrupted: this is what was finished; continue with the same options and --resume --out {folder}",
                   soft_wrap=True)
         raise typer.Exit(130)
     if not any(contender.finished for contender in result.contenders):
@@ -156,10 +161,10 @@ def make_recipes(file: Path | None, pairs: Sequence[str], methods: str | None) -
 
 def skew_table(result: Comparison, ladder: Comparison, data_dir: str | None) -> list[dict[str, Any]]:
     """What skew costs FedAvg: training in one place, then federations from none to the job's own."""
-    steps: dict[str, Contender] = {c.label.removeprefix(_LADDER): c for c in ladder.contenders}
+    rungs: dict[str, Contender] = {c.label.removeprefix(_LADDER): c for c in ladder.contenders}
     ceiling, last = result.named("centralised"), result.named("fedavg")
     rows = [("training in one place", ceiling)]
-    rows += [(f"FedAvg, {name}", steps.get(name, last)) for name in default_job.SKEWS]
+    rows += [(f"FedAvg, {name}", rungs.get(name, last)) for name in default_job.SKEWS]
     top = ceiling.mean("global") if ceiling else None
     table = []
     for name, contender in rows:

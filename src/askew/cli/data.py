@@ -10,9 +10,9 @@ import typer
 from rich.table import Column, Table
 
 from askew.cli.common import AsJson, DataDir, err, out, print_json
+from askew.data.downloads import DATA_SETS, find_data_set
 from askew.data.fetch import fetch
 from askew.data.locate import data_root
-from askew.data.sources import SOURCES, find_source
 from askew.data.verify import present
 from askew.data.verify import verify as verify_files
 
@@ -24,7 +24,7 @@ Mirror = Annotated[str | None, typer.Option(help="Address of a folder with the s
 @app.command("list")
 def list_(data_dir: DataDir = None, json: AsJson = False) -> None:
     """Which data sets there are, which are on this machine, and where they come from."""
-    rows = [_digits(), *(_describe(source.name, data_dir) for source in SOURCES)]
+    rows = [_digits(), *(_describe(data_set.name, data_dir) for data_set in DATA_SETS)]
     if json:
         print_json({"root": str(data_root(data_dir)), "data": rows})
         return
@@ -43,12 +43,12 @@ def get(name: Name, data_dir: DataDir = None, mirror: Mirror = None, json: AsJso
     if name == "digits":
         row = _digits()
     else:
-        source = find_source(name)
-        here = present(source.name, data_dir) is not None
-        if not here:
-            err.print(f"{source.name}: {source.size / 1e6:,.1f} MB to {data_root(data_dir)}")
-        fetch(source.name, data_dir, mirror=mirror, progress=not here and sys.stderr.isatty())
-        row = _describe(source.name, data_dir)
+        data_set = find_data_set(name)
+        is_present = present(data_set.name, data_dir) is not None
+        if not is_present:
+            err.print(f"{data_set.name}: {data_set.size / 1e6:,.1f} MB to {data_root(data_dir)}")
+        fetch(data_set.name, data_dir, mirror=mirror, progress=not is_present and sys.stderr.isatty())
+        row = _describe(data_set.name, data_dir)
     if json:
         print_json(row)
     else:
@@ -67,10 +67,10 @@ def verify(name: Name, data_dir: DataDir = None, json: AsJson = False) -> None:
 
 
 def _describe(name: str, data_dir: str | None) -> dict[str, Any]:
-    source, where = find_source(name), present(name, data_dir)
-    return {"name": source.name, "present": where is not None, "where": None if where is None else str(where),
+    data_set, where = find_data_set(name), present(name, data_dir)
+    return {"name": data_set.name, "present": where is not None, "where": None if where is None else str(where),
             "bytes": None if where is None else sum(f.stat().st_size for f in where.rglob("*") if f.is_file()),
-            "download_bytes": source.size, "licence": source.licence, "origin": source.origin}
+            "download_bytes": data_set.size, "licence": data_set.licence, "origin": data_set.origin}
 
 
 def _digits() -> dict[str, Any]:

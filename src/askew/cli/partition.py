@@ -61,8 +61,9 @@ def partition(
 ) -> None:
     """Make a federation and see how skewed it is.
 
-    Schemes: iid, shards, classes_per_client, label_blocks, dirichlet, dirichlet_per_class, emd, power_law,
-    hierarchical, hypergeometric, natural, pooled. Combinators: hold_out, share, validation, subset.
+    Schemes: iid, shards, classes_per_client, label_blocks, dirichlet, dirichlet_per_class,
+    dirichlet_sizes, emd, power_law, hierarchical, hypergeometric, natural, pooled. Combinators: hold_out, share,
+    validation, subset, feature_noise, shuffle.
 
     Examples:
 
@@ -92,9 +93,10 @@ def complete(scheme: str, options: dict[str, Any]) -> PopulationSpec:
     text, *combinators = split_outside_brackets(scheme, "+")
     name, positional, named = registry.read_call("partition", text)
     if options and name in registry.names("partition"):
-        own = [key for key in inspect.signature(registry.find("partition", name)).parameters if key not in INJECTED]
-        if len(positional) <= len(own):  # else the call itself is refused below
-            text = str(Spec(name, {**dict(zip(own, positional, strict=False)), **named, **options}))
+        signature = inspect.signature(registry.find("partition", name))
+        parameters = [key for key in signature.parameters if key not in INJECTED]
+        if len(positional) <= len(parameters):  # else the call itself is refused below
+            text = str(Spec(name, {**dict(zip(parameters, positional, strict=False)), **named, **options}))
     return PopulationSpec.of(" + ".join([text, *combinators]))
 
 

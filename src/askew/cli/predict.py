@@ -68,23 +68,23 @@ def predict(
 def _columns(model: Trained, file: Path, client: str | None, proba: bool) -> dict[str, Any]:
     """Name -> one value per row."""
     about, table = model.about, model.about.table
-    found = model.predict(file, client)
+    predictions = model.predict(file, client)
     rows = model.read(file) if table is not None and file.suffix != ".npz" else {}
     result: dict[str, Any] = {}
     if table is not None and table.client is not None and (owners := rows.get(table.client)) is not None:
         result[table.client] = [word or "" for word in words(owners)]
     label = table.label[0] if table is not None else "prediction"
-    names = [label] if found.ndim == 1 else list(about.classes)
+    names = [label] if predictions.ndim == 1 else list(about.classes)
     if about.targets == "tokens":
-        names = [str(place) for place in range(found.shape[1])]
-    result |= dict(zip(names, [found] if found.ndim == 1 else found.T, strict=True))
+        names = [str(place) for place in range(predictions.shape[1])]
+    result |= dict(zip(names, [predictions] if predictions.ndim == 1 else predictions.T, strict=True))
     if proba:
         chances = model.predict_proba(file, client)
         result |= {f"{label}={name}" if about.targets == "classes" else f"P({name})": chances[:, c]
                    for c, name in enumerate(about.classes)}
     if about.targets == "classes" and (truth := rows.get(label)) is not None:
-        _compare(label, words(label_values(truth, float)), [str(said) for said in found])
-    return {_free("row", result): np.arange(1, len(found) + 1), **result}
+        _compare(label, words(label_values(truth, float)), [str(said) for said in predictions])
+    return {_free("row", result): np.arange(1, len(predictions) + 1), **result}
 
 
 def _free(name: str, taken: Iterable[str]) -> str:

@@ -9,7 +9,7 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from askew.cli.common import err
-from askew.core.objective import objective_of
+from askew.core.objective import headline_of
 from askew.core.recipe import Recipe
 from askew.runs.progress import Lines
 
@@ -45,7 +45,7 @@ class RunProgress:
         if self._lines:
             self._lines.on_round(record, recipe)
             return
-        headline = objective_of(recipe).headline
+        headline = headline_of(str(recipe.objective))
         if headline in record:
             self._bar.update(self._id,
                              seen=f"{headline.replace('_', ' ')} {record[headline]:.3f}  loss {record['loss']:.3f}")

@@ -15,8 +15,10 @@ from rich.text import Text
 
 from askew.cli.common import AsJson, DataDir, Imports, console, err, import_modules, out, print_json
 from askew.cli.progress import Quiet, RunProgress
+from askew.cli.ray import Ray, WithRay, cluster_of
 from askew.cli.run import Device, Engine, Precision
 from askew.core.errors import AskewError
+from askew.engine.choice import check_engine
 from askew.papers import papers
 from askew.papers.item import Item
 from askew.papers.plan import needs
@@ -31,7 +33,7 @@ QUICK = "quick: a reduced version, whose numbers are not the paper's"
 VARIANT = "a variant: not the paper's set-up, and not counted among its numbers and claims"
 
 
-@app.command()
+@app.command(cls=WithRay)
 def reproduce(
     address: Annotated[str | None, typer.Argument(
         metavar="[PAPER[/ITEM]]", help="What to run; without it, the list of all.")] = None,
@@ -51,6 +53,7 @@ def reproduce(
     engine: Engine = "auto",
     precision: Precision = "fp32",
     device: Device = "cpu",
+    ray: Ray = None,
     imports: Imports = None,
     data_dir: DataDir = None,
     quiet: Quiet = False,
@@ -84,12 +87,15 @@ def reproduce(
             _show_list(items, summaries, files, seeds, rates)
         return
     left = [need for need in needs(items, files, seeds) if not need.done]
-    began, whole = time.monotonic(), True
+    began, complete = time.monotonic(), True
     if left:
         what = f"{len(left)} run{'s' * (len(left) > 1)}, rounds"
-        with RunProgress(sum(need.base.rounds for need in left), what, quiet) as progress:
-            whole = run_missing(items, files, seeds=seeds, work=work, engine=engine, precision=precision, device=device,
-                                data_dir=data_dir, limit_s=limit_s, on_round=progress.on_round)
+        check_engine(engine, precision, several=True)
+        with (cluster_of(ray, imports) as cluster,
+              RunProgress(sum(need.base.rounds for need in left), what, quiet) as progress):
+            complete = run_missing(items, files, seeds=seeds, work=work, engine=engine, precision=precision,
+                                   device=device, data_dir=data_dir, limit_s=limit_s, on_round=progress.on_round,
+                                   cluster=cluster)
     summaries = [summarise(item, files, seeds) for item in items]
     if as_json:
         rates = _rates(items, files, seeds, device, engine, precision, estimate=False)
@@ -97,7 +103,7 @@ def reproduce(
     else:
         for summary in summaries:
             _show_item(summary)
-    if not whole:
+    if not complete:
         asked = limit_s is not None and time.monotonic() - began >= limit_s
         err.print(f"{f'stopped after {limit}' if asked else 'interrupted'}: the same command goes on from here",
                   soft_wrap=True)
@@ -155,8 +161,8 @@ def _show_list(items: Sequence[Item], summaries: Sequence[ItemSummary], files: R
     page.print(f"\n{sum(need.done for need in everything)} of {len(everything)} runs done (items share runs), "
                f"{_amount(sum(need.images_left for need in everything))} images to train, "
                f"{time_left or 'unknown'} here")
-    for what, found in counts(summaries).items():
-        page.print(f"{what}: " + ", ".join(f"{number} {name}" for name, number in found.items()))
+    for what, kinds in counts(summaries).items():
+        page.print(f"{what}: " + ", ".join(f"{number} {name}" for name, number in kinds.items()))
 
 
 def _show_item(summary: ItemSummary) -> None:

@@ -1,4 +1,4 @@
-"""`askew resume`: go on with an interrupted run."""
+"""`askew resume`: continue an interrupted run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from askew.cli.common import AsJson, DataDir, Imports, import_modules
 from askew.cli.progress import Quiet, RunProgress
-from askew.cli.run import CheckpointEvery, Device, Engine, Track, each, show, tracked
+from askew.cli.run import CheckpointEvery, Device, Engine, Track, each, show, speaking, tracked
 from askew.runs.run import resume as go_on
 from askew.runs.run_folder import RunFolder
 
@@ -29,10 +29,14 @@ def resume(
     as_json: AsJson = False,
 ) -> None:
     """Go on with an interrupted run; the result is the one it would have had without the break."""
-    import_modules(imports)
-    recipe = RunFolder.open(folder).recipe
-    with tracked(track, folder) as tracking:
-        with RunProgress(recipe.rounds, f"{recipe.name} on {recipe.data.name}", quiet) as progress:
-            result = go_on(folder, engine=engine, device=device, data_dir=data_dir, checkpoint_every=checkpoint_every,
-                           on_round=each(progress.on_round, tracking))
-        show(result, as_json)
+    with speaking(engine) as speaks:
+        import_modules(imports)
+        rounds, label = 0, ""
+        if speaks:  # of several processes the others need not have the folder
+            recipe = RunFolder.open(folder).recipe
+            rounds, label = recipe.rounds, f"{recipe.name} on {recipe.data.name}"
+        with tracked(track if speaks else None, folder) as tracking:
+            with RunProgress(rounds, label, quiet or not speaks) as progress:
+                result = go_on(folder, engine=engine, device=device, data_dir=data_dir,
+                               checkpoint_every=checkpoint_every, on_round=each(progress.on_round, tracking))
+            show(result, as_json, speaks)

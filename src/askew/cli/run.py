@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +14,9 @@ from rich.text import Text
 
 from askew.cli.common import AsJson, DataDir, Imports, Missing, err, import_modules, out, print_json
 from askew.cli.progress import Quiet, RunProgress
+from askew.core.errors import AskewError
 from askew.core.recipe import Recipe
+from askew.engine.peers import DISTRIBUTED, in_step
 from askew.rounds.left_out import in_words
 from askew.rounds.simulation import Record
 from askew.runs.folders import default_folder
@@ -25,7 +29,8 @@ OnRound = Callable[[Record, Recipe], None]
 CheckpointEvery = Annotated[str | None, typer.Option(
     "--checkpoint-every", metavar="N|TIME",
     help="Save every N rounds, or every 30s, 5m, 1h; else so that little is lost.")]
-Engine = Annotated[str, typer.Option(help="How rounds are computed: auto, sequential, vectorised, parallel.")]
+Engine = Annotated[str, typer.Option(
+    help="How rounds are computed: auto, sequential, vectorised, parallel; under torchrun: distributed.")]
 Precision = Annotated[str, typer.Option(help="Of the vectorised engine on a GPU: fp32, tf32 or bf16.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, ...")]
 Settings = Annotated[list[str] | None, typer.Option(
@@ -75,26 +80,41 @@ def run(
 
       askew run hospital.toml --missing indicator
     """
-    import_modules(imports)
-    recipe = load_recipe(file, settings or [], method)
-    if seed is not None:
-        recipe = recipe.replace(seed=seed)
-    if stop_after_no_gain is not None:
-        recipe = recipe.replace(stop_after_no_gain=stop_after_no_gain)
-    if missing is not None:
-        recipe = recipe.with_setting("data.missing", missing)
-    place = nullcontext(folder) if folder else default_folder(f"{recipe.name}-{recipe.data.name}")
-    with place as path, tracked(track, path) as tracking:
-        with RunProgress(recipe.rounds, f"{recipe.name} on {recipe.data.name}", quiet) as progress:
-            result = train(recipe, engine=engine, precision=precision, device=device, data_dir=data_dir,
-                           overwrite=overwrite, checkpoint_every=checkpoint_every, out=path,
-                           on_round=each(progress.on_round, tracking))
-        show(result, as_json)
+    with speaking(engine) as speaks:
+        import_modules(imports)
+        recipe = load_recipe(file, settings or [], method)
+        if seed is not None:
+            recipe = recipe.replace(seed=seed)
+        if stop_after_no_gain is not None:
+            recipe = recipe.replace(stop_after_no_gain=stop_after_no_gain)
+        if missing is not None:
+            recipe = recipe.with_setting("data.missing", missing)
+        place = (default_folder(f"{recipe.name}-{recipe.data.name}") if speaks and not folder
+                 else nullcontext(folder if speaks else None))
+        with place as path, tracked(track if speaks else None, path) as tracking:
+            with RunProgress(recipe.rounds, f"{recipe.name} on {recipe.data.name}", quiet or not speaks) as progress:
+                result = train(recipe, engine=engine, precision=precision, device=device, data_dir=data_dir,
+                               overwrite=overwrite, checkpoint_every=checkpoint_every, out=path,
+                               on_round=each(progress.on_round, tracking))
+            show(result, as_json, speaks)
 
 
-def tracked(to: str | None, folder: Path) -> AbstractContextManager[OnRound]:
+@contextmanager
+def speaking(engine: str) -> Iterator[bool]:
+    """Whether this process prints and writes: of several that train one run, the first."""
+    alike = int(os.environ.get("WORLD_SIZE", "1")) if "TORCHELASTIC_RUN_ID" in os.environ else 1
+    if engine != DISTRIBUTED and alike > 1:
+        raise AskewError(f"torchrun has started {alike} processes, and with --engine {engine} each would do the whole "
+                         "run; add --engine distributed, or start askew without torchrun")
+    with in_step(engine) as peers, warnings.catch_warnings():
+        if peers is not None and not peers.leads:
+            warnings.simplefilter("ignore")
+        yield peers is None or peers.leads
+
+
+def tracked(to: str | None, folder: Path | None) -> AbstractContextManager[OnRound]:
     """What sends rounds to a tracker, where one is wanted; a run that does not reach its end is marked so there."""
-    if to is None:
+    if to is None or folder is None:
         return nullcontext(each())
     from askew.tracking import Tracking
 
@@ -110,9 +130,13 @@ def each(*functions: OnRound) -> OnRound:
     return on_round
 
 
-def show(result: Result, as_json: bool) -> None:
-    """The end of a run, for a person or for a program."""
+def show(result: Result, as_json: bool, speaks: bool = True) -> None:
+    """The end of a run, for a person or for a program; nothing of a process that does not speak."""
     rounds = len(result.records)
+    if not speaks:
+        if result.interrupted:
+            raise typer.Exit(130)
+        return
     if as_json:
         print_json({result.headline: result.score, "headline": result.headline, "judged_on": result.judged_on,
                     "rounds": rounds,
@@ -138,6 +162,6 @@ def show(result: Result, as_json: bool) -> None:
             out.print(in_words(result.dropped))
         out.print(f"run folder: {result.folder}")
     if result.interrupted:
-        err.print(f"interrupted after {rounds} of {result.recipe.rounds} rounds; go on with: "
+        err.print(f"interrupted after {rounds} of {result.recipe.rounds} rounds; continue with: "
                   f"askew resume {result.folder}")
         raise typer.Exit(130)

@@ -13,10 +13,12 @@ from rich.table import Table
 
 from askew.cli.common import AsJson, DataDir, Imports, err, import_modules, out, print_json
 from askew.cli.progress import Quiet, RunProgress
+from askew.cli.ray import Ray, WithRay, cluster_of
 from askew.cli.report import page_of
 from askew.cli.run import CheckpointEvery, Device, Engine, Methods, Precision, Settings
 from askew.core.errors import AskewError, DivergedError, shown
 from askew.core.recipe import parse_value
+from askew.engine.choice import check_engine
 from askew.runs.folders import check_many, held
 from askew.runs.load import load_recipe, split_outside_brackets
 from askew.runs.ranking import Setting, check_rank, ranked, recording_held_out
@@ -26,10 +28,10 @@ from askew.runs.sweep import sweep as train
 from askew.runs.sweep import with_settings
 
 app = typer.Typer()
-RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="With --resume: go on with what failed, too.")]
+RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="With --resume: continue what failed, too.")]
 
 
-@app.command()
+@app.command(cls=WithRay)
 def sweep(
     file: Annotated[Path | None, typer.Argument(
         help="A recipe in TOML; without one, FedAvg on the embedded digits.")] = None,
@@ -56,6 +58,7 @@ def sweep(
     engine: Engine = "auto",
     precision: Precision = "fp32",
     device: Device = "cpu",
+    ray: Ray = None,
     imports: Imports = None,
     data_dir: DataDir = None,
     quiet: Quiet = False,
@@ -87,9 +90,12 @@ def sweep(
     check_many(folder, go_on, "sweep")
     folders = None if folder is None else [folder / _folder_name(i, setting) for i, setting in enumerate(combinations)]
     total = sum(r.rounds for r in recipes)
-    with held(folder, "sweep"), RunProgress(total, f"{len(recipes)} configurations", quiet) as progress:
+    check_engine(engine, precision, several=True)
+    with (cluster_of(ray, imports) as cluster, held(folder, "sweep"),
+          RunProgress(total, f"{len(recipes)} configurations", quiet) as progress):
         results = train(recipes, engine=engine, precision=precision, device=device, data_dir=data_dir, folders=folders,
                         retry_failed=retry_failed, checkpoint_every=checkpoint_every, progress=False,
+                        cluster=cluster,
                         on_round=lambda i, record, recipe: progress.on_round(record, recipe))
     rows = ranked(combinations, results, by)
     interrupted = any(result.interrupted for result in results)
@@ -108,8 +114,8 @@ def sweep(
     if page is not None and not as_json:
         out.print(f"page: {page}", soft_wrap=True)
     if interrupted:
-        remedy = (f"go on with the same options and --resume --out {folder}" if folder
-                  else "with --out DIR it could be gone on with")
+        remedy = (f"continue with the same options and --resume --out {folder}" if folder
+                  else "with --out DIR it could be continued")
         err.print(f"interrupted: this is how far it came; {remedy}", soft_wrap=True)
         raise typer.Exit(130)
     if all(result.failed for result in results):
@@ -122,7 +128,7 @@ def sweep(
 def check_retry(retry_failed: bool, go_on: bool) -> None:
     """Refuse an option that would do nothing."""
     if retry_failed and not go_on:
-        raise AskewError("--retry-failed goes with --resume: it goes on with what failed in an earlier session")
+        raise AskewError("--retry-failed goes with --resume: it continues what failed in an earlier session")
 
 
 def _combinations(axes: Mapping[str, Range | list[object]], random: int | None, seed: int) -> list[dict[str, object]]:

@@ -46,7 +46,7 @@ def runs_in(folder: Path) -> list[Path]:
     """The folder itself where it is a run's, else all run folders in it."""
     if (folder / RECIPE).is_file():
         return [folder]
-    found = sorted(path.parent for path in folder.rglob(METRICS) if (path.parent / RECIPE).is_file())
-    if not found:
+    folders = sorted(path.parent for path in folder.rglob(METRICS) if (path.parent / RECIPE).is_file())
+    if not folders:
         raise AskewError(f"{str(folder)!r} is no run folder, and holds none; name one that `askew run` wrote")
-    return found
+    return folders

@@ -135,9 +135,9 @@ class _Reader:
         return self.take(end + 1 - self.at)[:-1].decode("latin-1")
 
     def since_mark(self) -> list[Any]:
-        start = self.marks.pop()
-        values = self.stack[start:]
-        del self.stack[start:]
+        mark = self.marks.pop()
+        values = self.stack[mark:]
+        del self.stack[mark:]
         return values
 
     def text_or_bytes(self, op: bytes, content: bytes) -> Any:

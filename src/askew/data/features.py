@@ -44,20 +44,20 @@ def fit(path: str, columns: Mapping[str, Values], train: np.ndarray, codes: Sequ
 def _fit(path: str, name: str, values: Values, train: np.ndarray, code: bool, missing: Missing, decimal: str,
          rows: np.ndarray) -> Feature:
     where, fills = f"{path}: column {name!r}", missing not in ("refuse", "drop")
-    found, bad = numbers(values, decimal)
+    floats, bad = numbers(values, decimal)
     indicator = missing == "indicator" and bool(absent(take(values, train)).any())
-    if not code and (bad.any() or not np.isfinite(found).any()):
-        code = _are_words(where, name, values, found, bad, decimal, rows)
+    if not code and (bad.any() or not np.isfinite(floats).any()):
+        code = _are_words(where, name, values, floats, bad, decimal, rows)
     if not code:
-        known = found[train][np.isfinite(found[train])].astype(np.float64)
+        known = floats[train][np.isfinite(floats[train])].astype(np.float64)
         if len(known) == 0:
             raise AskewError(f"{where} has no value in any training row; leave it out: drop=[{name!r}]")
         return Feature(name, None, float(np.float32(known.mean())) if fills else None, indicator)
-    there = [word for word in words(take(values, train)) if word is not None]
-    counts = Counter(there)
-    if len(counts) > MOST_CATEGORIES or (len(counts) > FEW and 2 * len(counts) > len(there)):
-        raise AskewError(f"{where} has {len(counts):,} different words in {len(there):,} training rows, such as "
-                         f"{shown(there[0], 40)}: an identifier or free text; leave it out with drop=[{name!r}], or "
+    filled = [word for word in words(take(values, train)) if word is not None]
+    counts = Counter(filled)
+    if len(counts) > MOST_CATEGORIES or (len(counts) > FEW and 2 * len(counts) > len(filled)):
+        raise AskewError(f"{where} has {len(counts):,} different words in {len(filled):,} training rows, such as "
+                         f"{shown(filled[0], 40)}: an identifier or free text; leave it out with drop=[{name!r}], or "
                          f"learn from it alone with text={name!r}")
     if not counts:
         raise AskewError(f"{where} has no value in any training row; leave it out: drop=[{name!r}]")
@@ -65,25 +65,25 @@ def _fit(path: str, name: str, values: Values, train: np.ndarray, code: bool, mi
     return Feature(name, tuple(sorted(counts)), most if fills and not indicator else None, indicator)
 
 
-def _are_words(where: str, name: str, values: Values, found: np.ndarray, bad: np.ndarray, decimal: str,
+def _are_words(where: str, name: str, values: Values, floats: np.ndarray, bad: np.ndarray, decimal: str,
                rows: np.ndarray) -> bool:
     """Whether a column that is not all numbers is one of categories; refuses what is neither."""
-    there = ~absent(values)
+    present = ~absent(values)
 
     def holds(which: np.ndarray) -> str:
         row = int(np.flatnonzero(which)[0])
         return f"{where} holds {shown(values[row])} in row {rows[row] + 1}"
 
-    if are_dates(values) and there.any():
-        raise AskewError(f"{holds(there)}: dates and times are nothing that a network can read; leave them out with "
+    if are_dates(values) and present.any():
+        raise AskewError(f"{holds(present)}: dates and times are nothing that a network can read; leave them out with "
                          f"drop=[{name!r}], or write numbers in their place (year, days since a day)")
     if not bad.any():  # no value at all
         return False
-    if np.isinf(found).any():
-        raise AskewError(f"{holds(np.isinf(found))}; numbers must be finite, in 32 bits")
+    if np.isinf(floats).any():
+        raise AskewError(f"{holds(np.isinf(floats))}; numbers must be finite, in 32 bits")
     if decimal == "." and all(_COMMA.fullmatch(str(value)) for value in take(values, np.flatnonzero(bad)[:100])):
         raise AskewError(f"{holds(bad)}; if that is a decimal comma, say decimal=','; if it is a category, "
                          f"categories=[{name!r}]")
-    if 2 * int((there & ~bad).sum()) > int(there.sum()):
+    if 2 * int((present & ~bad).sum()) > int(present.sum()):
         raise AskewError(f"{holds(bad)}, and numbers in most rows: mend it, or say categories=[{name!r}]")
     return True

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from askew.core.errors import AskewError
+from askew.data.downloads import Download, Downloadable, find_data_set
 from askew.data.locate import data_root
-from askew.data.sources import Download, Downloadable, find_source
 from askew.data.verify import present
 
 
@@ -25,7 +25,7 @@ def fetch(name: str, data_dir: str | Path | None = None, *, mirror: str | None =
     right, so that a cut connection, a full disk or Ctrl-C leave nothing behind.
 
     Args:
-        name: one of `askew.data.sources.SOURCES`.
+        name: one of `askew.data.downloads.DATA_SETS`.
         data_dir: folder that holds the data sets; see `askew.data.locate`.
         mirror: address of a folder with the same files, to be used instead of the official one.
         progress: whether to show a progress bar on stderr.
@@ -33,27 +33,27 @@ def fetch(name: str, data_dir: str | Path | None = None, *, mirror: str | None =
     Returns:
         The folder of the data set.
     """
-    source = find_source(name)
-    there = present(source.name, data_dir)
-    if there is not None:
-        return there
+    data_set = find_data_set(name)
+    earlier = present(data_set.name, data_dir)
+    if earlier is not None:
+        return earlier
     root = data_root(data_dir)
-    target = root / source.folder
-    if source.archive is not None and target.exists():
-        raise AskewError(f"{target} exists but is not a whole {source.name}; remove it or choose another --data-dir")
-    with _disk_errors(root, source):
+    target = root / data_set.folder
+    if data_set.archive is not None and target.exists():
+        raise AskewError(f"{target} exists but is not a whole {data_set.name}; remove it or choose another --data-dir")
+    with _disk_errors(root, data_set):
         root.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".askew-", dir=root) as folder:
             temporary = Path(folder)
-            missing = [d for d in source.downloads if not (target / d.file).exists()]
-            _check_space(root, source, missing)
+            missing = [d for d in data_set.downloads if not (target / d.file).exists()]
+            _check_space(root, data_set, missing)
             files = [_download(download, temporary, mirror, progress) for download in missing]
-            if source.archive is None:
+            if data_set.archive is None:
                 target.mkdir(exist_ok=True)
                 for file in files:
                     os.replace(file, target / file.name)
             else:
-                os.replace(_unpack(files[0], temporary, source), target)
+                os.replace(_unpack(files[0], temporary, data_set), target)
     return target
 
 
@@ -76,7 +76,7 @@ def _download(download: Download, folder: Path, mirror: str | None, progress: bo
                          "try again or give another --mirror") from None
 
 
-def _unpack(file: Path, temporary: Path, source: Downloadable) -> Path:
+def _unpack(file: Path, temporary: Path, data_set: Downloadable) -> Path:
     unpacked = temporary / "unpacked"
     unpacked.mkdir()
     try:
@@ -84,28 +84,28 @@ def _unpack(file: Path, temporary: Path, source: Downloadable) -> Path:
             archive.extractall(unpacked, filter="data")  # refuses links and names that lead out of the folder
     except (tarfile.TarError, EOFError, zlib.error) as error:
         raise AskewError(f"{file.name} cannot be unpacked ({_reason(error)}); nothing was kept") from None
-    whole = unpacked / source.folder if source.archive == "folder" else unpacked
-    if not whole.is_dir():
-        raise AskewError(f"{file.name} holds no folder {source.folder}; nothing was kept")
-    return whole
+    folder = unpacked / data_set.folder if data_set.archive == "folder" else unpacked
+    if not folder.is_dir():
+        raise AskewError(f"{file.name} holds no folder {data_set.folder}; nothing was kept")
+    return folder
 
 
-def _check_space(root: Path, source: Downloadable, missing: list[Download]) -> None:
-    needed = sum(download.size for download in missing) + (source.unpacked if source.archive else 0)
+def _check_space(root: Path, data_set: Downloadable, missing: list[Download]) -> None:
+    needed = sum(download.size for download in missing) + (data_set.unpacked if data_set.archive else 0)
     free = shutil.disk_usage(root).free
     if free < needed:
-        raise AskewError(f"{source.name} needs {needed / 1e6:,.0f} MB in {root}, {free / 1e6:,.0f} MB are free; "
+        raise AskewError(f"{data_set.name} needs {needed / 1e6:,.0f} MB in {root}, {free / 1e6:,.0f} MB are free; "
                          "make room or choose another --data-dir")
 
 
 @contextlib.contextmanager
-def _disk_errors(root: Path, source: Downloadable) -> Iterator[None]:
+def _disk_errors(root: Path, data_set: Downloadable) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            needed = (source.size + source.unpacked) / 1e6
-            raise AskewError(f"the disk of {root} is full; {source.name} needs {needed:,.0f} MB, nothing was kept: "
+            needed = (data_set.size + data_set.unpacked) / 1e6
+            raise AskewError(f"the disk of {root} is full; {data_set.name} needs {needed:,.0f} MB, nothing was kept: "
                              "make room or choose another --data-dir") from None
         raise AskewError(f"cannot write to {root} ({error.strerror or error}); choose another --data-dir") from None
 

@@ -33,17 +33,17 @@ def from_huggingface(train: Any, test: Any, image_column: str = "image", label_c
         data = from_huggingface(splits["train"], splits["test"], "img", "label")
     """
     inputs, labels, clients = [], [], []
-    for split, source in (("train", train), ("test", test)):
-        if not hasattr(source, "column_names"):
+    for split, rows in (("train", train), ("test", test)):
+        if not hasattr(rows, "column_names"):
             raise AskewError(f"{name}: {split} must be a split with columns, such as load_dataset(...)['train'], not "
-                             f"{shown(source)}")
+                             f"{shown(rows)}")
         for column in (image_column, label_column, *([client_column] if client_column else [])):
-            if column not in source.column_names:
-                raise AskewError(f"{name}: {split} has no column {column!r}; {suggest(column, source.column_names)}")
+            if column not in rows.column_names:
+                raise AskewError(f"{name}: {split} has no column {column!r}; {suggest(column, rows.column_names)}")
         where = f"{name}: {split} column {image_column!r}"
-        inputs.append(as_inputs(where, _stack(where, source.select_columns([image_column]), image_column)))
-        labels.append(list(source[label_column]))
-        clients.append(list(source[client_column]) if client_column else [])
+        inputs.append(as_inputs(where, _stack(where, rows.select_columns([image_column]), image_column)))
+        labels.append(list(rows[label_column]))
+        clients.append(list(rows[client_column]) if client_column else [])
     names = getattr(getattr(train, "features", {}).get(label_column), "names", None)
     codes, classes = encode_labels(f"{name}: column {label_column!r}", *labels)
     if names is not None:  # a ClassLabel already numbers its classes, those without examples included
@@ -55,10 +55,10 @@ def from_huggingface(train: Any, test: Any, image_column: str = "image", label_c
     return Dataset(name, splits[0], splits[1], classes, owners[0].numpy(), owners[1].numpy(), client_names=who)
 
 
-def _stack(where: str, source: Any, column: str) -> np.ndarray:
+def _stack(where: str, rows: Any, column: str) -> np.ndarray:
     """All inputs as one array; images turn from height x width x channels to channels first."""
     arrays: list[np.ndarray] = []
-    for i, row in enumerate(source):
+    for i, row in enumerate(rows):
         array = np.asarray(row[column])
         if hasattr(row[column], "convert"):  # an image of Pillow
             array = np.asarray(row[column].convert("L" if row[column].mode in ("1", "L") else "RGB"))

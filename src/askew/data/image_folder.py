@@ -1,4 +1,4 @@
-"""Your own images: one folder a class."""
+"""Your own images: one folder per class."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def image_folder(path: str, size: int | None = None, test_fraction: float = 0.2)
         raise AskewError(f"image_folder: size must be at least 1 pixel, not {size}")
     root = Path(os.path.expanduser(path))
     if not os.path.isdir(root):
-        raise AskewError(f"no folder {path!r}; give a folder with one folder of images a class")
+        raise AskewError(f"no folder {path!r}; give a folder with one folder of images per class")
     name = root.resolve().name
     if (root / "train").is_dir() and (root / "test").is_dir():
         files = [_find(root / "train"), _find(root / "test")]
@@ -52,34 +52,34 @@ def image_folder(path: str, size: int | None = None, test_fraction: float = 0.2)
         labels = [_number(split, classes) for split in files]
         first = len(files[0])
         return Dataset(name, Examples(images[:first], labels[0]), Examples(images[first:], labels[1]), classes)
-    found = _find(root)
-    classes = tuple(sorted({label for _, label in found}))
-    images, label = _read([file for file, _ in found], size), _number(found, classes)
+    labelled = _find(root)
+    classes = tuple(sorted({label for _, label in labelled}))
+    images, label = _read([file for file, _ in labelled], size), _number(labelled, classes)
     train, test = stratified_split(label.numpy(), test_fraction)
     return Dataset(name, Examples(images[train], label[train]), Examples(images[test], label[test]), classes)
 
 
 def _find(root: Path) -> list[tuple[Path, str]]:
     """(file, class) of every image below the class folders, in a fixed order."""
-    found = []
+    labelled = []
     try:
         folders = sorted(entry for entry in root.iterdir() if os.path.isdir(entry) and not entry.name.startswith("."))
     except OSError as error:
         raise AskewError(f"{root} cannot be read: {error.strerror or error}; "
-                         "give a folder with one folder of images a class") from None
+                         "give a folder with one folder of images per class") from None
     for folder in folders:
         for where, inner, files in os.walk(folder):
             inner.sort()
             images = sorted(file for file in files if file.lower().endswith(ENDINGS) and not file.startswith("."))
-            found += [(Path(where, file), folder.name) for file in images]
-    if not found:
+            labelled += [(Path(where, file), folder.name) for file in images]
+    if not labelled:
         raise AskewError(f"{root}: no images in its folders; put them in {root / 'CLASS'} as .png, .jpg, ...")
-    return found
+    return labelled
 
 
-def _number(found: list[tuple[Path, str]], classes: tuple[str, ...]) -> Tensor:
+def _number(labelled: list[tuple[Path, str]], classes: tuple[str, ...]) -> Tensor:
     position = {label: i for i, label in enumerate(classes)}
-    return torch.tensor([position[label] for _, label in found])
+    return torch.tensor([position[label] for _, label in labelled])
 
 
 def _read(files: list[Path], size: int | None) -> Tensor:

@@ -23,7 +23,7 @@ class Mfcc:
     sits just above the quantisation noise of 16-bit samples, so that silence and padding look alike.
 
     Args:
-        rate: samples a second.
+        rate: samples per second.
         frame: samples in a frame (480: 30 ms).
         stride: samples between the starts of two frames (320: 20 ms).
         fft: length of the Fourier transform, at least `frame`.

@@ -77,11 +77,11 @@ def read_idx(path: Path) -> np.ndarray:
                          "00 00 08 expected); delete it and get it again")
     if not 1 <= content[3] <= 3:
         raise AskewError(f"{path}: {content[3]} dimensions; labels have 1 and images 3: delete it and get it again")
-    start = 4 + 4 * content[3]
-    shape = np.frombuffer(content[4:start], dtype=">u4").tolist()  # Python's integers: a product of them is never cut
+    offset = 4 + 4 * content[3]
+    shape = np.frombuffer(content[4:offset], dtype=">u4").tolist()  # Python's integers: a product of them is never cut
     if 0 in shape:  # beside it numpy takes no size that is too large, though there is nothing
         raise AskewError(f"{path}: its header says that it is empty; delete it and get it again")
-    if len(content) != start + math.prod(shape):
-        raise AskewError(f"{path}: {len(content) - start} bytes of data, its header says {math.prod(shape)}; "
+    if len(content) != offset + math.prod(shape):
+        raise AskewError(f"{path}: {len(content) - offset} bytes of data, its header says {math.prod(shape)}; "
                          "delete it and get it again")
-    return np.frombuffer(content, np.uint8, offset=start).reshape(shape).copy()
+    return np.frombuffer(content, np.uint8, offset=offset).reshape(shape).copy()

@@ -50,10 +50,10 @@ def rows_of(where: str, table: Any) -> Rows | None:
         names = dict.fromkeys(str(name) for row in table for name in row)
         plain = [{str(name): value for name, value in row.items()} for row in table]
         columns = {name: [row.get(name) for row in plain] for name in names}
-    elif (found := getattr(table, "column_names", getattr(table, "columns", None))) is not None:  # Arrow's; pandas'
-        _check_once(where, [str(name) for name in found])
+    elif (headings := getattr(table, "column_names", getattr(table, "columns", None))) is not None:  # Arrow's; pandas'
+        _check_once(where, [str(name) for name in headings])
         try:
-            columns = {str(name): np.asarray(table[name]) for name in found}
+            columns = {str(name): np.asarray(table[name]) for name in headings}
         except Exception as error:  # whatever an object of a stranger's raises
             raise AskewError(f"{where}: the columns cannot be read ({first_line(error)})") from None
     else:

@@ -55,7 +55,7 @@ def read_counts(path: str | Path) -> CountsTable:
     header = rows[0][1] if _is_header([cells for _, cells in rows]) else None
     body = rows[1:] if header is not None else rows
     if not body:
-        raise AskewError(f"{str(path)!r} has a header but no clients; write one row a client")
+        raise AskewError(f"{str(path)!r} has a header but no clients; write one row per client")
     named = (header is not None and header[0].strip().lower() in _NAME_COLUMNS) or any(
         not _is_number(cells[0]) for _, cells in body)
     width = len(header or body[0][1])
@@ -91,25 +91,25 @@ def count_rows(path: str | Path, label: str, client: str, missing: Missing = "re
         delimiter: between the cells of CSV; default: as the header has it.
     """
     rows = read_rows(path, delimiter)
-    found: dict[str, Values] = {}
+    cells: dict[str, Values] = {}
     for name in (label, client):
         values = rows.get(name)
         if values is None:
             raise AskewError(f"{path}: no column {name!r} of one value per row; {suggest(name, islice(rows, 100))}")
-        found[name] = values
+        cells[name] = values
     if label == client:
         raise AskewError(f"{path}: --label and --client name one column, {label!r}; name two")
-    gaps = {name: empty for name, values in found.items() if (empty := absent(values)).any()}
+    gaps = {name: empty for name, values in cells.items() if (empty := absent(values)).any()}
     if gaps and missing != "drop":
         raise AskewError(f"{path}: {empty_cells(gaps)}; say --missing drop, or mend the table")
-    kept = np.flatnonzero(~np.logical_or.reduce([absent(values) for values in found.values()]))
+    kept = np.flatnonzero(~np.logical_or.reduce([absent(values) for values in cells.values()]))
     if len(kept) == 0:
         raise AskewError(f"{path}: no row has both {label!r} and {client!r}")
-    if are_dates(found[label]):
+    if are_dates(cells[label]):
         raise AskewError(f"{path}: column {label!r} holds dates, which are no classes; name another column")
-    (y,), classes = encode_labels(f"{path}: column {label!r}", label_values(take(found[label], kept), float),
+    (y,), classes = encode_labels(f"{path}: column {label!r}", label_values(take(cells[label], kept), float),
                                   remedy="; numbers have no skew of labels to measure")
-    (owner,), clients = encode_labels(f"{path}: column {client!r}", label_values(take(found[client], kept)))
+    (owner,), clients = encode_labels(f"{path}: column {client!r}", label_values(take(cells[client], kept)))
     if len(classes) < 2:
         raise AskewError(f"{path}: column {label!r} has one class only, {classes[0]!r}; at least two are needed to "
                          "speak of skew")
@@ -132,7 +132,7 @@ def _read_rows(path: Path) -> list[tuple[int, list[str]]]:
     except csv.Error as error:
         raise AskewError(f"{str(path)!r}: row {reader.line_num} cannot be read as CSV ({error})") from None
     if not rows:
-        raise AskewError(f"{str(path)!r} is empty; write one row a client and one column a class")
+        raise AskewError(f"{str(path)!r} is empty; write one row per client and one column per class")
     return rows
 
 

@@ -22,7 +22,7 @@ from askew.data.mfcc import Mfcc
 
 WORDS = ("yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go")
 TEST_LIST, VALIDATION_LIST = "testing_list.txt", "validation_list.txt"
-RATE = 16_000  # samples a second, and in a clip
+RATE = 16_000  # samples per second, and in a clip
 _CHUNK = 100  # clips at a time: their frames (10 MB) stay near the processor, which is 4 times faster than 1,000
 
 
@@ -76,12 +76,12 @@ def find_clips(folder: Path, data_dir: str | Path | None = None) -> list[str]:
         if not os.path.isdir(folder / word):
             raise missing_file(folder.name, f"{word}/", folder, data_dir)
         try:
-            mine = sorted(name for name in os.listdir(folder / word) if name.endswith(".wav"))
+            files = sorted(name for name in os.listdir(folder / word) if name.endswith(".wav"))
         except OSError as error:
             raise AskewError(f"{folder / word} cannot be read: {error.strerror or error}") from None
-        if not mine:
+        if not files:
             raise missing_file(folder.name, f"{word}/*.wav", folder, data_dir)
-        clips += [f"{word}/{name}" for name in mine]
+        clips += [f"{word}/{name}" for name in files]
     return clips
 
 
@@ -129,9 +129,9 @@ def _features(folder: Path, clips: list[str]) -> np.ndarray:
             if cached.shape == (len(clips), 50, 10) and cached.dtype == np.float32 and np.isfinite(cached).all():
                 return cached
     features = np.empty((len(clips), 50, 10), np.float32)
-    for start in range(0, len(clips), _CHUNK):
-        samples = np.stack([read_clip(folder / clip) for clip in clips[start : start + _CHUNK]])
-        features[start : start + _CHUNK] = mfcc(torch.from_numpy(samples).to(torch.float32) / 32_768).numpy()
+    for first in range(0, len(clips), _CHUNK):
+        samples = np.stack([read_clip(folder / clip) for clip in clips[first : first + _CHUNK]])
+        features[first : first + _CHUNK] = mfcc(torch.from_numpy(samples).to(torch.float32) / 32_768).numpy()
     for place in places:  # a folder that cannot be written to is no error: the features are only slower next time
         with contextlib.suppress(OSError, AskewError):
             place.parent.mkdir(parents=True, exist_ok=True)

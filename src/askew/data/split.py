@@ -17,7 +17,7 @@ def stratified_split(labels: np.ndarray, test_fraction: float) -> tuple[np.ndarr
     Of a class with n examples, round(test_fraction * n) are held out; at least one if it has two, none if it has one.
 
     Args:
-        labels: one an example; any values that can be compared.
+        labels: one per example; any values that can be compared.
         test_fraction: share of the examples to hold out, between 0 and 1.
 
     Returns:

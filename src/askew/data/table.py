@@ -1,4 +1,4 @@
-"""Your own table: one row an example, in a CSV or Parquet file."""
+"""Your own table: one row per example, in a CSV or Parquet file."""
 
 from __future__ import annotations
 
@@ -106,12 +106,12 @@ def _chosen(path: str, rows: Rows, special: list[str], features: list[str] | Non
             raise AskewError(f"{path}: text={text!r} is the only input, and neither label nor client; leave features "
                              "out")
         return [text]
-    found = features if features is not None else [name for name in rows if name not in special]
-    found = [name for name in found if name not in (drop or [])]
-    if not found:
+    inputs = features if features is not None else [name for name in rows if name not in special]
+    inputs = [name for name in inputs if name not in (drop or [])]
+    if not inputs:
         raise AskewError(f"{path}: no column is left for the inputs beside label {shown(special[0])}; give a table "
                          "with features")
-    return found
+    return inputs
 
 
 def _flat(path: str, rows: Rows, wanted: list[str]) -> dict[str, Values]:
@@ -130,10 +130,10 @@ def _kept(path: str, columns: dict[str, Values], special: list[str], missing: Mi
     empty = _with_gaps({name: absent(values) for name, values in columns.items() if name != text})
     rows = len(columns[special[0]])
     if missing == "drop":
-        whole = np.flatnonzero(~np.logical_or.reduce([np.zeros(rows, bool), *empty.values()]))
-        if len(whole) == 0:
+        complete = np.flatnonzero(~np.logical_or.reduce([np.zeros(rows, bool), *empty.values()]))
+        if len(complete) == 0:
             raise AskewError(f"{path}: missing='drop' leaves no row: {empty_cells(empty)}")
-        return whole
+        return complete
     if gaps := {name: empty[name] for name in special if name in empty}:
         raise AskewError(f"{path}: {empty_cells(gaps)}; a row needs its label and client: say missing='drop' "
                          "(--missing), or mend the table")
@@ -158,26 +158,26 @@ def _targets(path: str, columns: dict[str, Values], asked: list[str],
         return y, classes
     if not asked:
         raise AskewError(f"{path}: label names no column; give at least one")
-    found = [_numbers(path, name, columns[name], kept, decimal) for name in asked]
-    y = read_targets(f"{path}: label", np.stack(found, axis=1), targets)
+    values = [_numbers(path, name, columns[name], kept, decimal) for name in asked]
+    y = read_targets(f"{path}: label", np.stack(values, axis=1), targets)
     return y, numbered(path, targets, y) if targets == "tokens" else tuple(asked)
 
 
 def _numbers(path: str, name: str, values: Values, kept: np.ndarray, decimal: str) -> np.ndarray:
     """A column of targets as float32; the first value that is no finite number is named."""
-    found, bad = numbers(values, decimal)
+    floats, bad = numbers(values, decimal)
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
         raise AskewError(f"{path}: column {name!r} holds {shown(values[row])} in row {kept[row] + 1}; targets must be "
                          "numbers: choose columns with label=[...] or clean the table")
-    return found
+    return floats
 
 
 def _warn_of_unknown(path: str, columns: dict[str, Values], features: tuple[Feature, ...], test: np.ndarray) -> None:
     for feature in features:
         if feature.categories is not None:
-            there = {word for word in words(take(columns[feature.name], test)) if word is not None}
-            if new := sorted(there.difference(feature.categories)):
+            test_words = {word for word in words(take(columns[feature.name], test)) if word is not None}
+            if new := sorted(test_words.difference(feature.categories)):
                 warnings.warn(f"{path}: column {feature.name!r}: only rows for the test have {shown(new[0])}"
                               f"{f' and {len(new) - 1} more' if len(new) > 1 else ''}; there, it is none of the known "
                               "categories", stacklevel=3)
@@ -198,10 +198,10 @@ def label_values(values: Any, *further: type) -> Any:
     if not any(isinstance(value, str) and _CODE.match(value) for value in values):
         for number in (int, *further):
             try:
-                found = [number(value) for value in values]
+                parsed = [number(value) for value in values]
             except (ValueError, TypeError):
                 continue
-            pairs = zip(found, values, strict=True)
+            pairs = zip(parsed, values, strict=True)
             if number is not int or all(str(whole) == str(value).strip() for whole, value in pairs):
-                return found
+                return parsed
     return [value.strip() if isinstance(value, str) else value for value in values]

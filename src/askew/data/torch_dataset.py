@@ -37,23 +37,23 @@ def from_torch_dataset(train: Any, test: Any, *, name: str = "custom", classes: 
         >>> from_torch_dataset(pairs, pairs).num_classes
         2
     """
-    examples = [_read(f"{name}: {split}", source, targets) for split, source in (("train", train), ("test", test))]
+    examples = [_read(f"{name}: {split}", pairs, targets) for split, pairs in (("train", train), ("test", test))]
     if classes is None:
         classes = getattr(train, "classes", None) or numbered(name, targets, *(part.y for part in examples))
     ids = None if client_ids is None else torch.as_tensor(client_ids).numpy()
     return Dataset(name, examples[0], examples[1], tuple(map(str, classes)), client_ids=ids, targets=targets)
 
 
-def _read(where: str, source: Any, targets: Targets) -> Examples:
+def _read(where: str, pairs: Any, targets: Targets) -> Examples:
     try:
-        length = len(source)
+        length = len(pairs)
     except TypeError:
-        raise AskewError(f"{where}: {type(source).__name__} has no length; a map-style Dataset is needed") from None
+        raise AskewError(f"{where}: {type(pairs).__name__} has no length; a map-style Dataset is needed") from None
     if length == 0:
         raise AskewError(f"{where}: no examples")
     x, y = torch.empty(0), []
     for i in range(length):
-        value, target = _pair(where, i, source[i], targets)
+        value, target = _pair(where, i, pairs[i], targets)
         if i == 0:
             x = torch.empty((length, *value.shape), dtype=_stored(value.dtype, targets))
         if value.shape != x.shape[1:]:
@@ -87,9 +87,9 @@ def _pair(where: str, i: int, item: Any, targets: Targets) -> tuple[Tensor, Any]
         return item[0], item[1]
     try:
         complex_ = item[1].is_complex() if isinstance(item[1], Tensor) else np.iscomplexobj(item[1])
-        whole = not complex_ and bool(int(item[1]) == item[1]) and abs(int(item[1])) < 2**63
+        is_whole = not complex_ and bool(int(item[1]) == item[1]) and abs(int(item[1])) < 2**63
     except (TypeError, ValueError, OverflowError, RuntimeError):  # the last two: infinity; tensors of several numbers
-        whole = False
-    if whole:
+        is_whole = False
+    if is_whole:
         return item[0], int(item[1])
     raise AskewError(f"{where}: the label of example {i} is {item[1]!r}, not a whole number{NUMBERS}")

@@ -12,10 +12,10 @@ from askew.core.errors import AskewError
 from askew.data.cifar10 import BATCHES, find_batch, read_batch
 from askew.data.cifar10 import FOLDERS as CIFAR10_FOLDERS
 from askew.data.digits import digits
+from askew.data.downloads import find_data_set
 from askew.data.locate import find_folder
 from askew.data.mnist import FILES, find_idx, read_bytes
 from askew.data.mnist import FOLDERS as MNIST_FOLDERS
-from askew.data.sources import find_source
 from askew.data.speech_commands import TEST_LIST, VALIDATION_LIST, WORDS, find_clips, folders, read_clip, read_list
 
 # SHA-256 of what each file holds (MNIST: unpacked), so that it does not matter how it was compressed.
@@ -46,7 +46,7 @@ _DIGITS = "fd053df041dc5003a8dfd4288ed162b6a0d02eb9c90dc348f175d5aaf92825dc"
 def present(name: str, data_dir: str | Path | None = None) -> Path | None:
     """The data set's folder if all its files are there (their content is not looked at), else None."""
     try:
-        return _find(find_source(name).name, data_dir)
+        return _find(find_data_set(name).name, data_dir)
     except AskewError:
         return None
 
@@ -59,7 +59,7 @@ def verify(name: str, data_dir: str | Path | None = None) -> list[dict[str, str]
     """
     if name == "digits":
         return _verify_digits()
-    name = find_source(name).name
+    name = find_data_set(name).name
     checks: dict[str, Callable[[Path], list[dict[str, str]]]] = {"mnist": _verify_mnist, "cifar10": _verify_cifar10}
     return checks.get(name, _verify_speech_commands)(_find(name, data_dir))
 
@@ -105,10 +105,11 @@ def _verify_speech_commands(folder: Path) -> list[dict[str, str]]:
     words = np.array([clip.split("/")[0] for clip in clips])
     done = []
     for word, expected in zip(WORDS, _SPEECH_COMMANDS[folder.name], strict=True):
-        mine = np.flatnonzero(words == word)
-        if len(mine) != expected:
-            raise AskewError(f"{folder / word}: {len(mine)} clips, {expected} expected; remove it all and get it again")
-        for i in mine:
+        places = np.flatnonzero(words == word)
+        if len(places) != expected:
+            raise AskewError(f"{folder / word}: {len(places)} clips, {expected} expected; remove it all and get it "
+                             "again")
+        for i in places:
             read_clip(folder / clips[i])
         done.append({"file": str(folder / word), "check": f"{expected} clips, each read"})
     for name in (TEST_LIST, VALIDATION_LIST):
@@ -128,6 +129,7 @@ def _verify_digits() -> list[dict[str, str]]:
     return [{"file": "digits (embedded)", "check": "SHA-256 of its images, labels and split"}]
 
 
-def _compare(path: Path, found: str, expected: str) -> None:
-    if found != expected:
-        raise AskewError(f"{path}: the SHA-256 of its content is {found}, not {expected}; remove it and get it again")
+def _compare(path: Path, checksum: str, expected: str) -> None:
+    if checksum != expected:
+        raise AskewError(f"{path}: the SHA-256 of its content is {checksum}, not {expected}; remove it and get it "
+                         "again")

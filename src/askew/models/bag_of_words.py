@@ -26,8 +26,8 @@ class MeanOfWords(nn.Module):
         numbers = x.long()
         known = (numbers >= 0) & (numbers < self.vectors.num_embeddings)
         numbers = torch.where(known, numbers, UNKNOWN)
-        there = (numbers != PADDING)[..., None].to(self.vectors.weight.dtype)
-        return (self.vectors(numbers) * there).sum(dim=1) / there.sum(dim=1).clamp_min(1.0)
+        mask = (numbers != PADDING)[..., None].to(self.vectors.weight.dtype)
+        return (self.vectors(numbers) * mask).sum(dim=1) / mask.sum(dim=1).clamp_min(1.0)
 
 
 @piece("model")

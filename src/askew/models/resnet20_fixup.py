@@ -87,7 +87,7 @@ class ScalarBias(nn.Module):
         rate: its learning rate relative to the other weights'.
     """
 
-    client_axis = True  # `_spread` takes a number a client, too
+    client_axis = True  # `_spread` takes one number per client, too
 
     def __init__(self, rate: float = 1.0) -> None:
         super().__init__()
@@ -139,7 +139,7 @@ class ClassBias(nn.Module):
 
 
 def _spread(number: Tensor, x: Tensor) -> Tensor:
-    """A number [1] as it is; one a client, [K, 1], beside each of the client's examples, one behind the other."""
+    """A number [1] as it is; one per client, [K, 1], beside each of the client's examples, end to end."""
     if number.ndim == 1:
         return number
     each = number.to(x.dtype).expand(-1, x.shape[0] // number.shape[0]).flatten()

@@ -1,1 +1,1 @@
-"""The small steps of which every method is composed, one a file, and the methods."""
+"""The small steps of which every method is composed, one per file, and the methods."""

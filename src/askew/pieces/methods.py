@@ -65,13 +65,17 @@ def centralised(base: Recipe | None = None) -> Recipe:
     The batch is as many times larger as clients train in a round (zhao2018, section 2.1), so that one round takes as
     many steps as a client of the base recipe takes. Where only the data know how many clients there are (`natural()`),
     it stays as it is, with more steps: a ceiling is not to be low for want of them. Only the optimiser is
-    kept of the base's pieces. Client momentum, where the base has it, restarts at each round, that is, once an epoch.
+    kept of the base's pieces. Client momentum, where the base has it, restarts at each round, that is, once per epoch.
     Nothing goes wrong in one place: adversities and guards are left out.
     """
     recipe = _named(base, "centralised")
     cohort = max(1, round(recipe.fraction * _num_clients(recipe.population)))
     optimiser = tuple(spec for spec in recipe.client if isinstance(build("client", spec), Optimiser))
-    return recipe.replace(population="pooled()", batch_size=recipe.batch_size * cohort, fraction=1.0, start="random()",
+    place, noise = PopulationSpec.of("pooled()"), recipe.population.get("feature_noise")
+    if noise is not None:  # a property of the examples, which they keep; 100 levels where only the data know how many
+        number = _num_clients(recipe.population)
+        place += noise.with_args(clients=noise.args.get("clients") or (number if number > 1 else 100))
+    return recipe.replace(population=place, batch_size=recipe.batch_size * cohort, fraction=1.0, start="random()",
                           client=optimiser, server=("mean()",), pool="single_model()", probes=(), adversity=(),
                           guard=())
 

@@ -145,15 +145,15 @@ def needs(recipe: Recipe, personal: bool) -> list[str]:
     """
     population = recipe.population
     held = population.get("hold_out")
-    found = []
+    privileges = []
     if held is not None:
         place = "shared with all clients" if population.get("share") else "at the server"
-        found.append(f"{100 * held.args['fraction']:.3g}% of the data {place}")
+        privileges.append(f"{100 * held.args['fraction']:.3g}% of the data {place}")
     if population.get("validation") is not None:
-        found.append("a validation set on each device")
+        privileges.append("a validation set on each device")
     elif personal:
-        found.append("tensors of its own on each device")
-    return found
+        privileges.append("tensors of its own on each device")
+    return privileges
 
 
 def _all_needs(rows: Sequence[Row]) -> list[str]:

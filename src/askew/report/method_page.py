@@ -15,7 +15,7 @@ from askew.core.errors import AskewError
 from askew.core.recipe import Recipe
 from askew.papers.citations import cite, sources
 from askew.papers.papers import PAPERS
-from askew.report.demands import demands_of
+from askew.runs.demands import demands_of
 from askew.runs.run import run
 
 EQUATIONS = "methods.md"  # in docs
@@ -30,10 +30,10 @@ def method_page(name: str, docs: Path, results: Path) -> str:
             where somebody wrote one, follows what is known without it.
         results: the folder with the files of `COMPARISONS`.
     """
-    own = docs / "methods" / f"{name}.md"
+    page = docs / "methods" / f"{name}.md"
     title, rest = f"# `{name}`", ""
-    if own.is_file():
-        title, _, rest = files.read_text(own, "page").partition("\n")
+    if page.is_file():
+        title, _, rest = files.read_text(page, "page").partition("\n")
     parts = {"Pieces": _pieces(name), "What it asks for": _asks(name), "Equations": equations(name, docs),
              "Measured": _measured(name, results, elsewhere=bool(rest)), "To cite": f"```bibtex\n{cite(name)}\n```"}
     sections = [f"## {heading}\n\n{text}" for heading, text in parts.items()]
@@ -48,9 +48,9 @@ def _about(name: str) -> str:
 
 def _pieces(name: str) -> str:
     """The fields of a recipe that the method changes, as a recipe file has them."""
-    plain, made = (tomllib.loads(recipe.to_toml()) for recipe in (Recipe(), registry.build("method", name)))
+    plain, changed = (tomllib.loads(recipe.to_toml()) for recipe in (Recipe(), registry.build("method", name)))
     lines = [line for line in registry.build("method", name).to_toml().splitlines()
-             if (field := line.partition(" = ")[0]) != "name" and made[field] != plain[field]]
+             if (field := line.partition(" = ")[0]) != "name" and changed[field] != plain[field]]
     if not lines:
         return "A recipe as it is: every client trains, the server takes the mean."
     return "What it changes in a recipe:\n\n```toml\n" + "\n".join(lines) + "\n```"

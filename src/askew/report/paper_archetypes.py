@@ -93,7 +93,7 @@ def _lists(runs: Any, key: str) -> tuple[np.ndarray, np.ndarray]:
     """Rounds in which the number is there, and values [run, round, entry]."""
     kept = [[(r, v) for r, v in zip(run.records["round"], run.records.get(key, ()), strict=False) if v is not None]
             for run in runs]
-    return np.array([r for r, _ in kept[0]]), np.array([[v for _, v in mine] for mine in kept])
+    return np.array([r for r, _ in kept[0]]), np.array([[v for _, v in pairs] for pairs in kept])
 
 
 def _mark_milestones(axes: Axes, run: Run) -> None:

@@ -39,7 +39,7 @@ class Line:
 
 def lines(summary: ItemSummary, results: Results) -> list[Line]:
     """The rows that have a finished run. Rows that show one run from several sides are one line."""
-    found, seen = [], set()
+    result, seen = [], set()
     for row, measured in zip(summary.item.rows, summary.rows, strict=True):
         recipe = measured.ours.best or (row.recipes[0] if row.recipes else None)
         if recipe is None or recipe.fingerprint in seen:
@@ -49,8 +49,8 @@ def lines(summary: ItemSummary, results: Results) -> list[Line]:
         style = {"color": COLOURS[at % len(COLOURS)], "linestyle": DASHES[at // len(COLOURS) % len(DASHES)]}
         runs = [run for run in results.seeds(summary.item.paper, recipe) if run.finished]
         if runs:
-            found.append(Line(row, measured, runs, style))
-    return found
+            result.append(Line(row, measured, runs, style))
+    return result
 
 
 def draw_curves(figure: Figure, summary: ItemSummary, results: Results) -> None:

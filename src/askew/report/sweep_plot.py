@@ -24,11 +24,11 @@ Panel = Callable[["Axes"], None]
 
 def check_axes(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     """The settings that are numbers and differ; refused, before any training, where there is none."""
-    found = numeric(settings)
-    if not found:
+    axes = numeric(settings)
+    if not axes:
         raise AskewError("--plot draws scores over numbers, and no setting of the sweep has two of them; leave it out, "
                          "or add an axis such as --grid sgd.lr=0.01,0.1")
-    return found
+    return axes
 
 
 def numeric(settings: Sequence[Mapping[str, Any]]) -> list[str]:

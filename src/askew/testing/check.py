@@ -61,17 +61,17 @@ def check_piece(piece: ClientPiece | ServerPiece | str, beside: Sequence[ClientP
 
         >>> askew.testing.check_piece(correct_drift(), [update_control()], compiled=False)
     """
-    made = _made(piece)
-    whole = _with_piece(recipe or SMALL, made, [_made(p) for p in beside])
-    trial = Trial(made.name, whole, data, model, device, tolerance)
+    tested = _made(piece)
+    with_piece = _with_piece(recipe or SMALL, tested, [_made(p) for p in beside])
+    trial = Trial(tested.name, with_piece, data, model, device, tolerance)
     with torch.random.fork_rng(devices=[]):
-        check_purity(trial, made)
+        check_purity(trial, tested)
         reference = run(trial, Sequential, REFERENCE)
         for form, make in forms(device, compiled).items():
             compare(trial, form, run(trial, make, form), reference)
         _check_checkpoint(trial)
-        for argument, values in _numbers(made).items():
-            _check_together(trial, made, argument, values)
+        for argument, values in _numbers(tested).items():
+            _check_together(trial, tested, argument, values)
         run(trial, vectorised(precision="bf16"), "bf16")
 
 
@@ -103,20 +103,19 @@ def _with_piece(recipe: Recipe, piece: ClientPiece | ServerPiece,
 
 
 def _check_checkpoint(trial: Trial) -> None:
-    """All rounds, and all rounds with a break before the last one."""
-    tasks = [trial.task() for _ in range(3)]  # pieces made anew: what one has kept for itself is not there
-    unbroken, broken, gone_on = (Simulation(task, Sequential(task)) for task in tasks)
-    for _ in range(trial.recipe.rounds):
-        unbroken.advance()
+    """The last round of a run, and of another one that goes on from the state before it."""
+    tasks = [trial.task() for _ in range(2)]  # pieces made anew: what one has kept for itself is not there
+    unbroken, gone_on = (Simulation(task, Sequential(task)) for task in tasks)
     for _ in range(trial.recipe.rounds - 1):
-        broken.advance()
+        unbroken.advance()
     file = io.BytesIO()
-    torch.save(broken.state, file)
+    torch.save(unbroken.state, file)
     file.seek(0)
     try:
         gone_on.state = torch.load(file, weights_only=True, map_location=trial.device)
     except Exception as error:  # what torch will not read
         raise trial.failure(f"a checkpoint cannot be read again: {first_line(error)}") from None
+    unbroken.advance()
     gone_on.advance()
     if not same(_lasting(gone_on), _lasting(unbroken)):
         raise trial.failure("a run that goes on from a checkpoint gives another result; keep all that lasts in state "
@@ -160,8 +159,8 @@ def _check_together(trial: Trial, piece: ClientPiece | ServerPiece, argument: st
         runs = [Simulation(task, engine) for task in tasks]
         for _ in range(trial.recipe.rounds):
             gatherings = [run.begin() for run in runs]
-            for simulation, gathering, made in zip(runs, gatherings, one_round(gatherings, engine), strict=True):
-                simulation.complete(simulation.launched(gathering, made))
+            for simulation, gathering, models in zip(runs, gatherings, one_round(gatherings, engine), strict=True):
+                simulation.complete(simulation.launched(gathering, models))
     for task, value, simulation in zip(tasks, values, runs, strict=True):
         alone = Simulation(task, Sequential(task))
         for _ in range(trial.recipe.rounds):

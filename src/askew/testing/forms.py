@@ -33,14 +33,14 @@ def forms(device: str = "cpu", compiled: bool | None = None) -> dict[str, Make]:
     Args:
         compiled: whether the compiled form is among them; default: where torch finds a compiler.
     """
-    made: dict[str, Make] = {"one client after the other, in reverse order": Reversed}
+    engines: dict[str, Make] = {"one client after the other, in reverse order": Reversed}
     if device == "cpu":
-        made["threads"] = lambda task: Parallel(task, threads=2)
-    made |= {"all at once": vectorised(), "two at a time": vectorised(chunk_jobs=2),
-             "replayed": vectorised(graphed=True), "replayed, two at a time": vectorised(graphed=True, chunk_jobs=2)}
+        engines["threads"] = lambda task: Parallel(task, threads=2)
+    engines |= {"all at once": vectorised(), "two at a time": vectorised(chunk_jobs=2),
+                "replayed": vectorised(graphed=True), "replayed, two at a time": vectorised(graphed=True, chunk_jobs=2)}
     if compiled or (compiled is None and (device != "cpu" or can_compile())):
-        made["compiled"] = vectorised(graphed=True, compiled=True)
-    return made
+        engines["compiled"] = vectorised(graphed=True, compiled=True)
+    return engines
 
 
 def can_compile() -> bool:
@@ -64,6 +64,7 @@ class Recorded:
 
     def __init__(self, engine: Engine) -> None:
         self.name, self.one_at_a_time, self.batches_lanes = engine.name, engine.one_at_a_time, engine.batches_lanes
+        self.peers = engine.peers
         self._engine = engine
         self.clients: dict[int, tuple[Tree, Tree]] = {}
 
@@ -129,9 +130,9 @@ def compare(trial: Trial, form: str, got: Seen, reference: Seen) -> None:
     for number, expected in enumerate(reference.clients):
         where = f"{form}: round {number + 1}"
         for client, (message, kept) in expected.items():
-            its_message, its_memory = got.clients[number][client]
-            trial.assert_close(f"{where}, client {client}, message", its_message, message)
-            trial.assert_close(f"{where}, client {client}, memory", its_memory, kept)
+            got_message, got_kept = got.clients[number][client]
+            trial.assert_close(f"{where}, client {client}, message", got_message, message)
+            trial.assert_close(f"{where}, client {client}, memory", got_kept, kept)
         model, state = reference.models[number]
         trial.assert_close(f"{where}, the server's model", got.models[number][0], model)
         trial.assert_close(f"{where}, the server pieces' state", got.models[number][1], state)

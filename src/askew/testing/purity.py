@@ -39,10 +39,10 @@ def _watched(trial: Trial, piece: Any) -> Any:
     """The piece with its own functions under watch; those that it leaves out stay as they are."""
     default = {field.name: field.default for field in dataclasses.fields(piece)}
     functions = {name: getattr(piece, name) for name in (CLIENT if isinstance(piece, ClientPiece) else SERVER)}
-    made = dataclasses.replace(piece, **{name: _watch(trial, name, act, piece) for name, act in functions.items()
+    watched = dataclasses.replace(piece, **{name: _watch(trial, name, act, piece) for name, act in functions.items()
                                          if act is not default[name]})
-    object.__setattr__(made, "_spec", piece.spec)
-    return made
+    object.__setattr__(watched, "_spec", piece.spec)
+    return watched
 
 
 def _watch(trial: Trial, name: str, act: Callable[..., Any], piece: ClientPiece | ServerPiece) -> Callable[..., Any]:
@@ -76,19 +76,19 @@ def _tensors(value: Any) -> Tree:
 
 def same(one: Tree, other: Tree) -> bool:
     """Bit for bit; NaN equals NaN."""
-    (ours, shape), (theirs, expected) = tree_flatten(one), tree_flatten(other)
+    (one_leaves, shape), (other_leaves, expected) = tree_flatten(one), tree_flatten(other)
     return shape == expected and all(
         torch.equal(torch.nan_to_num(a), torch.nan_to_num(b)) if isinstance(a, Tensor) else a == b
-        for a, b in zip(ours, theirs, strict=True))
+        for a, b in zip(one_leaves, other_leaves, strict=True))
 
 
 def _check_shapes(trial: Trial, where: str, name: str, args: Sequence[Any], result: Any,
                   piece: ClientPiece | ServerPiece) -> None:
     def alike(what: str, got: Tree, expected: Tree) -> None:
-        ours, theirs = ({key: kind(v) for key, v in named(tree).items()} for tree in (got, expected))
-        if ours != theirs:
-            odd = next(key for key in {**theirs, **ours} if ours.get(key) != theirs.get(key))
-            now, before = ours.get(odd, "nothing"), theirs.get(odd, "nothing")
+        kinds, expected_kinds = ({key: kind(v) for key, v in named(tree).items()} for tree in (got, expected))
+        if kinds != expected_kinds:
+            odd = next(key for key in {**expected_kinds, **kinds} if kinds.get(key) != expected_kinds.get(key))
+            now, before = kinds.get(odd, "nothing"), expected_kinds.get(odd, "nothing")
             raise trial.failure(f"{where} makes {what} {odd} {now} of {before}")
 
     if name in ("begin", "init", "keep"):

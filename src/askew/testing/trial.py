@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from askew.core.dataset import Dataset
 from askew.core.recipe import Recipe
 from askew.core.tensors import Tree
-from askew.engine.task import Task, build_task
+from askew.engine.build import build_task
+from askew.engine.task import Task
 
 REFERENCE = "one client after the other"
 
@@ -41,16 +42,16 @@ class Trial:
 
     def assert_close(self, where: str, got: Tree, expected: Tree) -> None:
         """Tensor by tensor: apart by at most `tolerance` of its length, and 2e-5 of all of them, which is rounding."""
-        ours, theirs = named(got), named(expected)
-        if ours.keys() != theirs.keys():
-            odd = sorted(ours.keys() ^ theirs.keys())[0]
+        ours, wanted = named(got), named(expected)
+        if ours.keys() != wanted.keys():
+            odd = sorted(ours.keys() ^ wanted.keys())[0]
             raise self.failure(f"{where}: {odd} is there in one form and not in the other")
-        whole = math.sqrt(sum(float(v.double().square().sum()) for v in theirs.values()))
-        for name, v in theirs.items():
+        total_length = math.sqrt(sum(float(v.double().square().sum()) for v in wanted.values()))
+        for name, v in wanted.items():
             if ours[name].dtype != v.dtype or ours[name].shape != v.shape:
                 raise self.failure(f"{where}: {name} is {kind(ours[name])}, and {kind(v)} {REFERENCE}")
             length, error = float(v.double().norm()), float((ours[name].double() - v.double()).norm())
-            if not error <= self.tolerance * length + 2e-5 * whole:
+            if not error <= self.tolerance * length + 2e-5 * total_length:
                 share = error / max(1e-30, length)
                 raise self.failure(f"{where}: {name} is {share:.2g} of its length apart from {REFERENCE}")
 

@@ -19,8 +19,8 @@ class _Mlflow:
 
         self._client = MlflowClient()
         experiment = os.environ.get("MLFLOW_EXPERIMENT_NAME", "askew")
-        found = self._client.get_experiment_by_name(experiment)
-        number = found.experiment_id if found else self._client.create_experiment(experiment)
+        known = self._client.get_experiment_by_name(experiment)
+        number = known.experiment_id if known else self._client.create_experiment(experiment)
         self._run = self._client.create_run(number, run_name=folder.absolute().name).info.run_id
         self._client.log_batch(self._run, params=[Param(key, str(value)[:LONGEST]) for key, value in settings.items()])
 

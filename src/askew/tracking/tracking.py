@@ -32,7 +32,7 @@ class Tracker(Protocol):
 
 
 # (the run's folder, the fields of its recipe) -> the tracker
-Start = Callable[[Path, Mapping[str, Any]], Tracker]
+StartTracker = Callable[[Path, Mapping[str, Any]], Tracker]
 
 
 class Tracking:
@@ -59,7 +59,7 @@ class Tracking:
     """
 
     @checked
-    def __init__(self, to: str | Start, folder: str | Path) -> None:
+    def __init__(self, to: str | StartTracker, folder: str | Path) -> None:
         self._to = to if isinstance(to, str) else "a tracker of your own"
         self._start = _start_of(to) if isinstance(to, str) else to
         self._folder = Path(folder)
@@ -102,14 +102,14 @@ class Tracking:
         self.end(finished=error is None)
 
 
-def _start_of(name: str) -> Start:
+def _start_of(name: str) -> StartTracker:
     """The function that starts one of askew's trackers; refused where its package is not here."""
     if name not in TRACKERS:
         raise AskewError(f"unknown tracker {shown(name)}; {suggest(name, TRACKERS)}")
     if find_spec(TRACKERS[name]) is None:
         raise AskewError(f"tracking with {name} needs the package {TRACKERS[name]}, which is not installed: "
                          f"pip install 'askew[{name}]'")
-    start: Start = importlib.import_module(f"askew.tracking.{name}").start
+    start: StartTracker = importlib.import_module(f"askew.tracking.{name}").start
     return start
 
 

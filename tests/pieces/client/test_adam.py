@@ -10,8 +10,9 @@ import askew
 from askew.core import rng
 from askew.core.by_hand import client_context
 from askew.core.tensors import ModelState
+from askew.engine.build import build_task
 from askew.engine.local import batches
-from askew.engine.task import build_task
+from askew.engine.sample import sample
 from askew.pieces.client import adam
 
 BASE = askew.Recipe(population="power_law(clients=4, exponent=1.0, min_examples=20)", rounds=3, batch_size=32, epochs=2,
@@ -24,7 +25,7 @@ def plain(recipe, make, kept):
     model, train, optimisers = copy.deepcopy(task.module), task.data.train, {}
     for number in range(recipe.rounds):
         total, sums = 0, {}
-        for client in task.sample(number):
+        for client in sample(task, number):
             if client not in optimisers or not kept:
                 local = copy.deepcopy(model)
                 optimisers[client] = local, make(local.parameters())

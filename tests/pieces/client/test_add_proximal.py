@@ -7,8 +7,9 @@ import torch.nn.functional as F
 import askew
 from askew.core import rng
 from askew.core.client_piece import ClientChain
+from askew.engine.build import build_task
 from askew.engine.local import batches, train_locally
-from askew.engine.task import build_task, initial_model
+from askew.engine.start import initial_model
 from askew.pieces.client import add_proximal, sgd
 
 

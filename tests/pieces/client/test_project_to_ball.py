@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 import askew
 from askew.core.client_piece import ClientContext
+from askew.engine.build import build_task
 from askew.engine.protocol import Job, Lane
 from askew.engine.sequential import Sequential
-from askew.engine.task import build_task, initial_model
+from askew.engine.start import initial_model
 from askew.pieces.client import project_to_ball
 
 

@@ -11,10 +11,11 @@ import askew
 from askew.core import registry, rng
 from askew.core.client_piece import ClientChain, ClientContext, ClientPiece, Plan
 from askew.core.tensors import add
+from askew.engine.build import build_task
 from askew.engine.choice import make_engine
 from askew.engine.protocol import Job, Lane
 from askew.engine.sequential import Sequential
-from askew.engine.task import build_task, initial_model
+from askew.engine.start import initial_model
 from askew.engine.traits import traits_of
 from askew.engine.vectorised import Vectorised
 from askew.pieces.client import quantize, quantize_at_random, sgd

@@ -10,9 +10,11 @@ from torch import nn
 import askew
 from askew.core import rng
 from askew.core.by_hand import client_message
+from askew.engine.build import build_task
 from askew.engine.choice import make_engine
+from askew.engine.functional import state_dict_of
 from askew.engine.local import batches
-from askew.engine.task import build_task
+from askew.engine.sample import sample
 from askew.pieces.client import stay_local
 from askew.pieces.methods import fedbn, fedper
 from askew.rounds.simulation import Simulation
@@ -31,12 +33,12 @@ def personal(recipe, local_names, network=None):
     """FedAvg by hand in which each client has its own tensors of some names."""
     task = build_task(recipe, model=network)
     model, train = copy.deepcopy(task.module), task.data.train
-    model.load_state_dict(task.state_dict(task.fresh))
+    model.load_state_dict(state_dict_of(task.module, task.fresh))
     own = {client: {name: model.state_dict()[name].clone() for name in local_names}
            for client in range(task.num_clients)}
     for number in range(recipe.rounds):
         total, sums = 0, {}
-        for client in task.sample(number):
+        for client in sample(task, number):
             local = copy.deepcopy(model)
             local.load_state_dict({**model.state_dict(), **own[client]})
             local.train()

@@ -13,7 +13,7 @@ from askew.core.dataset import Dataset
 from askew.core.errors import AskewError
 from askew.core.objective import Objective, objective_of
 from askew.core.registry import piece
-from askew.engine.task import build_task
+from askew.engine.build import build_task
 from askew.pieces.objective import binary_cross_entropy, cross_entropy, mean_squared_error, next_token
 
 LOG3 = math.log(3)
@@ -118,9 +118,9 @@ IID = askew.Recipe(population="iid(clients=2)", rounds=2, objective="mean_square
      "objective: cross_entropy is for targets that are classes, those of mine are numbers; choose another objective"),
     (IID, {}, "objective: mean_squared_error is for targets that are numbers, those of digits are classes"),
     (IID, {"data": NUMBERS, "model": nn.Linear(3, 1)},
-     r"model: the network gives \(1,\) outputs an example, but mine has 2 numbers; mean_squared_error needs \(2,\)"),
+     r"model: the network gives \(1,\) outputs per example, but mine has 2 numbers; mean_squared_error needs \(2,\)"),
     (IID, {"data": NUMBERS, "model": nn.Sequential(nn.Linear(3, 2), nn.Flatten(0))},
-     r"the network gives \(\) outputs an example"),
+     r"the network gives \(\) outputs per example"),
     (IID.replace(population="shards(clients=2, shards_per_client=1)"), {"data": NUMBERS},
      "shards: it divides examples by their classes, and these data have numbers to learn instead; use iid, "
      "power_law, natural or pooled"),
@@ -142,7 +142,7 @@ def test_a_probe_of_votes_needs_classes():
 def test_tokens_need_an_output_at_every_place():
     tokens = data("tokens", torch.arange(12)[:, None] % 4 + torch.zeros(1, 3, dtype=torch.int64))
     with pytest.raises(AskewError,
-                       match=r"gives \(4,\) outputs an example, but mine has 4 tokens; next_token needs \(3, 4\)"):
+                       match=r"gives \(4,\) outputs per example, but mine has 4 tokens; next_token needs \(3, 4\)"):
         build_task(IID.replace(objective="next_token()"), data=tokens)
 
 

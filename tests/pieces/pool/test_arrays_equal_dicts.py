@@ -10,9 +10,9 @@ from fedcd_by_dicts import accuracies_for, as_dicts, by_dicts, kept_by
 import askew
 from askew.core import pool as core_pool
 from askew.core import rng
-from askew.engine.evaluate import means_of_parts
+from askew.engine.build import build_task
+from askew.engine.evaluate import example_scores, means_of_parts
 from askew.engine.sequential import Sequential
-from askew.engine.task import build_task
 from askew.pieces.methods import fedcd
 from askew.pieces.pool import clone_and_delete
 from askew.rounds.simulation import Simulation
@@ -133,7 +133,8 @@ def test_each_clients_validation_score_is_the_mean_of_its_own_examples():
     for at, number in enumerate(numbers):
         users = np.flatnonzero(kept[:, at])
         index = torch.from_numpy(np.concatenate([owned[client] for client in users]))
-        each = task.scores(simulation.view(number), askew.Examples(task.data.train.x[index], task.data.train.y[index]))
+        examples = askew.Examples(task.data.train.x[index], task.data.train.y[index])
+        each = example_scores(task, simulation.view(number), examples)
         parts = each.split([len(owned[client]) for client in users])
         assert got[users, at].tolist() == [float(part.mean()) for part in parts]
         assert (got[~kept[:, at], at] == 0).all()

@@ -10,9 +10,9 @@ from torch import nn
 import askew
 from askew.core import registry
 from askew.core.probe import Probe
+from askew.engine.build import build_task
 from askew.engine.parallel import Parallel
 from askew.engine.sequential import Sequential
-from askew.engine.task import build_task
 from askew.engine.vectorised import Vectorised
 from askew.pieces.methods import fedcd, fednnnn
 from askew.rounds.simulation import Simulation

@@ -9,9 +9,10 @@ from safetensors.torch import load_file
 import askew
 from askew.core.server_piece import ServerChain
 from askew.core.tensors import ModelState, add
+from askew.engine.build import build_task
+from askew.engine.evaluate import evaluate
 from askew.engine.protocol import Job, Lane
 from askew.engine.sequential import Sequential
-from askew.engine.task import build_task
 from askew.pieces.methods import fednnnn
 from askew.pieces.server import evaluate_average, mean, momentum, rescale_to_mean_norm
 
@@ -40,8 +41,8 @@ def test_the_average_is_evaluated_and_saved_and_training_goes_on_from_the_other(
     model, training = (load_file(tmp_path / "run" / f"{name}.safetensors") for name in ("model", "training"))
     assert any(not torch.equal(model[name], training[name]) for name in model)
     task = build_task(recipe)
-    judged = task.evaluate(ModelState(model))
-    other = task.evaluate(ModelState(training))
+    judged = evaluate(task, ModelState(model))
+    other = evaluate(task, ModelState(training))
     assert result.records[-1]["accuracy"] == judged.score
     assert result.records[-1]["loss"] == judged.loss != other.loss
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["loss"] == judged.loss

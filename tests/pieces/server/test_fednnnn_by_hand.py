@@ -11,8 +11,8 @@ from askew.core.population import Ownership, Population
 from askew.core.server_piece import ServerChain, ServerContext, ServerPiece
 from askew.core.statistic import Senders
 from askew.core.tensors import add
+from askew.engine.build import build_task
 from askew.engine.choice import ENGINES
-from askew.engine.task import build_task
 from askew.pieces.methods import fednnnn
 from askew.pieces.server import evaluate_average, mean, momentum, rescale_to_mean_norm, scale
 from askew.rounds.simulation import Simulation

@@ -8,8 +8,8 @@ import askew
 from askew.core import rng
 from askew.core.client_piece import Plan
 from askew.core.server_piece import ServerChain
+from askew.engine.build import build_task
 from askew.engine.local import batches
-from askew.engine.task import build_task
 from askew.pieces.server import evaluate_average, mean, train_on_server
 
 

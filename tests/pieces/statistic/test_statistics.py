@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from askew.core.by_hand import server_context
-from askew.core.compat import tree_leaves
+from askew.core.compat import tree_leaves, tree_map
 from askew.core.statistic import Senders
 from askew.pieces.statistic import Everything, MeanLoss, MeanOf, MeanPerStep, SignSum
 
@@ -68,3 +68,17 @@ def test_per_step_by_hand():
 def test_what_nobody_asked_for_is_refused(refused):
     with refused(r"SignSum\(\) is not gathered"):
         server_context([(1,)]).cohort[SignSum()]
+
+
+@pytest.mark.parametrize("statistic", EVERY, ids=repr)
+def test_totals_add_up_number_by_number_where_the_statistic_says_so(statistic):
+    """Several processes sum such totals without knowing what they are."""
+    message = {"update": {"a": torch.tensor([[1.0, -2.0], [3.0, 4.0]])}}
+    senders = [Senders([i], *(torch.tensor([float(i + 1)]) for _ in range(4))) for i in range(2)]
+    parts = [statistic.add(None, {"update": {"a": message["update"]["a"][i : i + 1]}}, senders[i]) for i in range(2)]
+    merged, summed = statistic.merge(*parts), tree_map(lambda x, y: x + y, *parts) if statistic.adds_up else None
+    if statistic.adds_up:
+        for one, other in zip(tree_leaves(merged), tree_leaves(summed), strict=True):
+            assert torch.equal(torch.as_tensor(one), torch.as_tensor(other))
+    else:
+        assert statistic.keeps_all

@@ -1,4 +1,4 @@
-"""Adversities, one a file: what goes wrong with clients in a simulation."""
+"""Adversities, one per file: what goes wrong with clients in a simulation."""
 
 from askew.pieces.adversity.drop_out import drop_out
 from askew.pieces.adversity.flip_labels import flip_labels

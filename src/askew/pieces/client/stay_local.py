@@ -43,13 +43,13 @@ def stay_local(names: Sequence[str]) -> ClientPiece:
         return [name for name in tensors if any(fnmatchcase(name, pattern) for pattern in names)]
 
     def keep(model: ModelState) -> Tree:
-        whole = {**model.params, **model.buffers}
-        chosen = ours(whole)
+        tensors = {**model.params, **model.buffers}
+        chosen = ours(tensors)
         if not chosen:
             raise AskewError(f"stay_local: no tensor of the network matches {', '.join(names)}; "
-                             f"it has {', '.join(whole)}")
-        first = {_FIRST + name: whole[name].clone() for name in chosen if name in model.buffers}
-        return {**{name: whole[name].clone() for name in chosen}, **first}
+                             f"it has {', '.join(tensors)}")
+        first = {_FIRST + name: tensors[name].clone() for name in chosen if name in model.buffers}
+        return {**{name: tensors[name].clone() for name in chosen}, **first}
 
     def enter(model: ModelState, kept: Tree) -> ModelState:
         return ModelState({name: kept.get(name, v) for name, v in model.params.items()},

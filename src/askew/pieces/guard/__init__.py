@@ -1,4 +1,4 @@
-"""Guards, one a file: which updates the server leaves out."""
+"""Guards, one per file: which updates the server leaves out."""
 
 from askew.pieces.guard.leave_out import leave_out
 

@@ -80,8 +80,8 @@ def clone_and_delete(milestones: Sequence[int] = (5, 15, 25, 30), window: int = 
 
     def trainers(state: PoolState, clients: Sequence[int]) -> Mapping[int, Sequence[int]]:
         who = np.asarray(clients, np.int64)
-        users = zip(state["models"], state["kept"].numpy()[who].T, strict=True)
-        return {m: who[mine].tolist() for m, mine in users if mine.any()}
+        kept = zip(state["models"], state["kept"].numpy()[who].T, strict=True)
+        return {m: who[users].tolist() for m, users in kept if users.any()}
 
     def scores(state: PoolState, model: int, clients: Sequence[int]) -> Sequence[float]:
         sent: list[float] = state["sent"][list(clients), state["models"].index(model)].tolist()
@@ -183,19 +183,19 @@ def restored(state: PoolState, window: int) -> PoolState:
     """The state from a checkpoint; older versions held a dict of models for each device."""
     if "models" in state:
         return {name: v.cpu() if isinstance(v, Tensor) else v for name, v in state.items()}
-    models = sorted({m for mine in state["scores"] for m in mine})
+    models = sorted({m for of_device in state["scores"] for m in of_device})
     at = {m: i for i, m in enumerate(models)}
 
     def matrix(rows: Sequence[Mapping[int, float]], missing: float) -> np.ndarray:
         result = np.full((len(rows), len(models)), missing)
-        for row, mine in zip(result, rows, strict=True):
-            row[[at[m] for m in mine]] = list(mine.values())
+        for row, values in zip(result, rows, strict=True):
+            row[[at[m] for m in values]] = list(values.values())
         return result
 
     scores = matrix(state["scores"], np.nan)
     history, seen = np.zeros((*scores.shape, window)), [0] * len(models)
-    for client, mine in enumerate(state["history"]):
-        for m, past in mine.items():
+    for client, pasts in enumerate(state["history"]):
+        for m, past in pasts.items():
             seen[at[m]] = len(past)
             history[client, at[m], window - len(past) :] = past
     return stored(state["made"], models, ~np.isnan(scores), np.nan_to_num(scores), matrix(state["sent"], 0.0),
@@ -205,7 +205,7 @@ def restored(state: PoolState, window: int) -> PoolState:
 def by_count(kept: np.ndarray) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
     """Devices that keep equally many models: their number, who they are, and which scores of the matrix are theirs.
 
-    What hangs on how many there are (the order of numpy's sums, which draw is whose) is as for one device alone.
+    What depends on how many there are (the order of numpy's sums, which draw is whose) is as for one device alone.
     """
     counts = kept.sum(axis=1)
     for count in np.unique(counts):

@@ -16,7 +16,7 @@ def single_model() -> Pool:
         trainers=lambda state, clients: {0: clients},
         scores=lambda state, model, clients: [1.0] * len(clients),
         after_round=lambda state, accuracies, round, key: (state, Changes()),
-        choice=lambda state: [0] * state["num_clients"],
+        choice=lambda state: np.zeros(state["num_clients"], np.int64),  # a million clients in a millisecond
         keeps=lambda state: ([0], np.ones((state["num_clients"], 1), bool)),
         metrics=lambda state, groups: {},
     )

@@ -42,10 +42,10 @@ def draw(keys: Tensor, number: int, low: float, high: float) -> Tensor:
     return (low + (high - low) * rng.uniform(stream(keys, number), 1))[:, :, None, None]
 
 
-def images_only(step: str) -> Callable[[tuple[int, ...]], tuple[int, ...]]:
+def images_only(name: str) -> Callable[[tuple[int, ...]], tuple[int, ...]]:
     def shape(of: tuple[int, ...]) -> tuple[int, ...]:
         if len(of) != 3:
-            raise AskewError(f"{step}: inputs of shape {of} are not images [channels, height, width]")
+            raise AskewError(f"{name}: inputs of shape {of} are not images [channels, height, width]")
         return of
 
     return shape

@@ -18,7 +18,7 @@ def normalise(data: Dataset | None = None, mean: float | list[float] | None = No
 
     Args:
         data: where to measure what is not given: all training inputs, uint8 divided by 255 (supplied by the program).
-        mean: one number, or one a channel.
+        mean: one number, or one per channel.
         std: the same. A channel that never varies is divided by 1.
         axis: which axis of the inputs counts as the channels, examples being axis 0. For MFCCs [N, 1, 50, 10],
             axis=3 gives each coefficient its own mean.
@@ -54,7 +54,7 @@ def normalise(data: Dataset | None = None, mean: float | list[float] | None = No
         for name, values in (("mean", centre), ("std", spread)):
             if len(values) not in (1, of[axis - 1]):
                 raise AskewError(f"normalise: {len(values)} values of {name} for {of[axis - 1]} channels; "
-                                 "give one, or one a channel")
+                                 "give one, or one per channel")
         return of
 
     return Preprocess(apply, shape, measured={"mean": centre.tolist(), "std": spread.tolist()})
@@ -67,8 +67,8 @@ def mean_and_std(x: Tensor, axis: int = 1, chunk: int = 1_000) -> tuple[Tensor, 
     """
     others = [other for other in range(x.ndim) if other != axis]
     count, mean, squares = 0, torch.zeros(()), torch.zeros(())
-    for start in range(0, len(x), chunk):
-        values = x[start : start + chunk].to(torch.float64) / (255.0 if x.dtype == torch.uint8 else 1.0)
+    for first in range(0, len(x), chunk):
+        values = x[first : first + chunk].to(torch.float64) / (255.0 if x.dtype == torch.uint8 else 1.0)
         more = values.numel() // values.shape[axis]
         # float64 sums of squared deviations from the chunk's own mean
         spread, centre = torch.var_mean(values, dim=others, correction=0)

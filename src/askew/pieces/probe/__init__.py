@@ -1,4 +1,4 @@
-"""Measures, one a file: of a federation before it trains (`skew`), and probes of each round while it does."""
+"""Measures, one per file: of a federation before it trains (`skew`), and probes of each round while it does."""
 
 from askew.pieces.probe.accuracy_on_devices_of import accuracy_on_devices_of
 from askew.pieces.probe.hypothesis_conflicts import hypothesis_conflicts

@@ -67,7 +67,10 @@ def hypothesis_conflicts(inputs: int = 500) -> Probe:
         any_ = (votes.max(dim=1).values < clients).to(torch.float64)
         return to_numbers({"conflicts_any": any_.mean(), "conflicts_pair": pair.mean()}), state
 
-    return Probe(read, init, observe=observe)
+    def merge(a: dict[str, Tensor], b: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {"x": a["x"], "votes": a["votes"] + b["votes"]}
+
+    return Probe(read, init, observe=observe, merge=merge)
 
 
 def _held_out(ctx: ProbeContext, inputs: int) -> Tensor:

@@ -46,13 +46,13 @@ def group_parameters(module: nn.Module, names: Iterable[str], per: Per) -> dict[
     layers = _by_layer(module, names)
     if per == "layer":
         # A network that is a single layer has no name for it.
-        return {path or type(module).__name__: mine for path, mine in layers.items()}
+        return {path or type(module).__name__: parameters for path, parameters in layers.items()}
     kinds = [_kind(module.get_submodule(path)) for path in layers]
     current = next((kind for kind in kinds if kind), "other")
     groups: dict[str, list[str]] = {}
-    for kind, mine in zip(kinds, layers.values(), strict=True):
+    for kind, parameters in zip(kinds, layers.values(), strict=True):
         current = kind or current
-        groups.setdefault(current, []).extend(mine)
+        groups.setdefault(current, []).extend(parameters)
     return groups
 
 

@@ -48,9 +48,9 @@ def update_norms(per: Literal["group", "layer"] = "group") -> Probe:
     """
 
     def read(ctx: ProbeContext, round: Round, state: Params, gathered: Any) -> tuple[Mapping[str, Any], Params]:
-        whole = round.before.params
-        parts = with_whole(group_parameters(ctx.module, whole, per), whole)
-        steps = group_norms(subtract(round.after.params, whole), parts)
+        before = round.before.params
+        parts = with_whole(group_parameters(ctx.module, before, per), before)
+        steps = group_norms(subtract(round.after.params, before), parts)
         integrals = {part: state[part] + step if part in state else step for part, step in steps.items()}
         values: dict[str, Tensor] = {}
         for part, names in parts.items():

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import torch
 
 from askew.core.errors import AskewError, first_line
 from askew.core.registry import piece
-from askew.core.start import Start
+from askew.core.start import Start, StartContext
 from askew.core.tensors import ModelState
 
 
@@ -21,7 +20,7 @@ def pretrained(path: str) -> Start:
         path: the file.
     """
 
-    def make(task: Any, fresh: ModelState) -> ModelState:
+    def make(ctx: StartContext) -> ModelState:
         from safetensors import SafetensorError
         from safetensors.torch import load_file
 
@@ -31,13 +30,14 @@ def pretrained(path: str) -> Start:
             tensors = load_file(path)
         except (SafetensorError, OSError) as error:
             raise AskewError(f"start: {path!r} is not a safetensors file: {first_line(error)}") from None
-        for name, wanted in {**fresh.params, **fresh.buffers, **task.frozen}.items():
+        fresh = ctx.fresh
+        for name, wanted in {**fresh.params, **fresh.buffers, **ctx.frozen}.items():
             if name not in tensors or tensors[name].shape != wanted.shape:
-                found = tuple(tensors[name].shape) if name in tensors else "nothing"
+                shape = tuple(tensors[name].shape) if name in tensors else "nothing"
                 raise AskewError(f"start: {path!r} does not fit the network: "
-                                 f"{name} must be {tuple(wanted.shape)}, found {found}")
+                                 f"{name} must be {tuple(wanted.shape)}, found {shape}")
         with torch.no_grad():
-            for name, old in task.frozen.items():
+            for name, old in ctx.frozen.items():
                 old.copy_(tensors[name])  # the network's own: they are no part of what is trained
         fill = {name: tensors[name].to(old.device, old.dtype)
                 for name, old in {**fresh.params, **fresh.buffers}.items()}

@@ -9,4 +9,4 @@ from askew.core.start import Start
 @piece("start")
 def random() -> Start:
     """The network's own random initialisation, drawn from the recipe's seed."""
-    return Start(lambda task, fresh: fresh)
+    return Start(lambda ctx: ctx.fresh)

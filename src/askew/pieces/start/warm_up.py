@@ -7,13 +7,13 @@ References:
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from askew.core.errors import AskewError
 from askew.core.registry import piece
-from askew.core.start import Start
+from askew.core.start import Start, StartContext
 from askew.core.tensors import ModelState
 
 
@@ -36,23 +36,23 @@ def warm_up(until: float = 0.6, epochs: int = 100, on: Literal["server", "everyo
     if batch_size is not None and batch_size < 0:
         raise AskewError(f"warm_up: batch_size must not be negative, got {batch_size}; 0 takes all examples at once")
 
-    def examples_of(task: Any) -> np.ndarray:
-        return task.population.server if on == "server" else np.arange(len(task.data.train))
+    def examples_of(ctx: StartContext) -> np.ndarray:
+        return ctx.population.server if on == "server" else np.arange(len(ctx.data.train))
 
-    def depends_on(task: Any) -> Hashable:
-        recipe = task.recipe
+    def depends_on(ctx: StartContext) -> Hashable:
+        recipe = ctx.recipe
         names = (recipe.data, recipe.preprocess, recipe.model, recipe.client, recipe.batch_size)
-        return (recipe.seed, *map(str, names), examples_of(task).tobytes())
+        return (recipe.seed, *map(str, names), examples_of(ctx).tobytes())
 
-    def make(task: Any, fresh: ModelState) -> ModelState:
-        examples = examples_of(task)
+    def make(ctx: StartContext) -> ModelState:
+        examples = examples_of(ctx)
         if len(examples) == 0:
             raise AskewError("start: warm_up needs examples at the server; "
                              "write population = '... + hold_out(0.2)', say")
-        model = fresh
+        model = ctx.fresh
         for epoch in range(epochs):
-            model = task.train_pooled(model, examples, epochs=1, role="warm-up", number=epoch, batch_size=batch_size)
-            if task.objective.reached(task.score(model), until):
+            model = ctx.train(model, examples, batch_size, epoch)
+            if ctx.objective.reached(ctx.score(model), until):
                 break
         return model
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -24,6 +25,8 @@ class MeanLoss(Statistic):
         >>> MeanLoss().value(MeanLoss().add(None, {}, Senders([0, 1], one, one, one, torch.tensor([1.0, 2.0]))))
         tensor(1.5000, dtype=torch.float64)
     """
+
+    adds_up: ClassVar[bool] = True
 
     def add(self, total: tuple[Tensor, int] | None, message: Mapping[str, Tree],
             senders: Senders) -> tuple[Tensor, int]:

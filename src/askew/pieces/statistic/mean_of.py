@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -34,6 +34,8 @@ class MeanOf(Statistic):
 
     of: str
     weights: Literal["uniform", "examples", "steps"] = "uniform"
+
+    adds_up: ClassVar[bool] = True
 
     def add(self, total: tuple[Tree, Tensor] | None, message: Mapping[str, Tree],
             senders: Senders) -> tuple[Tree, Tensor]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -24,6 +25,8 @@ class MeanPerStep(Statistic):
     """
 
     momentum: float = 0.0
+
+    adds_up: ClassVar[bool] = True
 
     def add(self, total: tuple[Params, Tensor, Tensor] | None, message: Mapping[str, Tree],
             senders: Senders) -> tuple[Params, Tensor, Tensor]:

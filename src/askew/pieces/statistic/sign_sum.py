@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from askew.core.statistic import Senders, Statistic
 from askew.core.tensors import Params, Tree, add
@@ -19,6 +20,8 @@ class SignSum(Statistic):
         >>> server_context([(1, 1, -1), (2, -1, -3)], needs=[SignSum()]).cohort[SignSum()]["w"]
         tensor([ 2.,  0., -2.])
     """
+
+    adds_up: ClassVar[bool] = True
 
     def add(self, total: Params | None, message: Mapping[str, Tree], senders: Senders) -> Params:
         signs = {name: v.sign().sum(dim=0) for name, v in message["update"].items()}

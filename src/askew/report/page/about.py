@@ -53,11 +53,11 @@ def _facts_of(run: Run) -> dict[str, str]:
 
 def _cited(report: Report) -> tuple[dict[str, str], list[str]]:
     """Key -> BibTeX of all methods, and the names that none is known of."""
-    found: dict[str, str] = {}
+    entries: dict[str, str] = {}
     unknown: list[str] = []
     for name in dict.fromkeys(part for series in report.series for part in series.first.recipe.name.split("+")):
         try:
-            found |= {key: citations.entries()[key] for key in citations.sources(name)}
+            entries |= {key: citations.entries()[key] for key in citations.sources(name)}
         except AskewError:
             unknown.append(name)
-    return found, unknown
+    return entries, unknown

@@ -130,7 +130,7 @@ def axis(title: str, **more: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any, key: str = "") -> Any:
-    """As JSON has it: five digits a number, null for NaN, and texts that plotly takes for nothing but text."""
+    """As JSON has it: five digits per number, null for NaN, and texts that plotly takes for nothing but text."""
     if isinstance(value, Mapping):
         return {name: _plain(item, name) for name, item in value.items()}
     if isinstance(value, list | tuple):

@@ -36,7 +36,7 @@ def _named(names: list[str], title: str, **more: Any) -> dict[str, Any]:
 
 
 def _recalls(compared: list[Series]) -> Figure:
-    """A row a series, a column a class."""
+    """A row per series, a column per class."""
     names, labels = _classes(compared[0].first), [series.label for series in compared]
     data = [{"type": "heatmap", "z": [_recall(series.first) for series in compared], "x": list(range(len(names))),
              "y": list(range(len(labels))), "zmin": 0, "zmax": 1, "colorscale": HEAT, "xgap": 1, "ygap": 1,

@@ -29,8 +29,8 @@ def section(report: Report) -> Section:
 
 
 def _scores(run: Run) -> np.ndarray:
-    found = [] if run.clients is None else run.clients["score"]
-    return np.array([score for score in found if score is not None and math.isfinite(score)], dtype=float)
+    scores = [] if run.clients is None else run.clients["score"]
+    return np.array([score for score in scores if score is not None and math.isfinite(score)], dtype=float)
 
 
 def _of_run(series: Series, run: Run, measure: Measure) -> list[Any]:

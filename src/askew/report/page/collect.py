@@ -92,22 +92,22 @@ def _read(path: Path) -> Run:
 def _evaluation(path: Path) -> dict[str, Any] | None:
     if not path.exists():
         return None
-    found = read_evaluation(path)
-    if problem := problem_of(found):
+    evaluation = read_evaluation(path)
+    if problem := problem_of(evaluation):
         raise AskewError(f"{str(path)!r} is damaged: {problem}")
-    return found
+    return evaluation
 
 
 def _table(path: Path) -> dict[str, Any]:
     """Of a comparison's table, what it was judged by, its names of the runs, and what skew costs."""
-    found = files.read_json(path, "table of a comparison")
+    table = files.read_json(path, "table of a comparison")
     methods, skew = ([row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-                     for rows in (found.get("methods"), found.get("skew")))
+                     for rows in (table.get("methods"), table.get("skew")))
     names = {Path(str(folder)).name: str(row.get("name")) for row in methods
              if isinstance(row.get("runs"), list) for folder in row["runs"]}
-    return {"judge": found.get("judge"), "skew": skew, "names": names,
+    return {"judge": table.get("judge"), "skew": skew, "names": names,
             "personal": [str(row.get("name")) for row in methods if row.get("personal") is True],
-            "floor": found.get("majority_class_accuracy")}
+            "floor": table.get("majority_class_accuracy")}
 
 
 def _of_result(result: Result) -> Run:
@@ -117,12 +117,12 @@ def _of_result(result: Result) -> Run:
              else f"failed: {result.failed}" if result.failed else f"stopped after {len(result.records)} rounds")
     known = result.evaluation if result.finished and result.simulation is not None else None
     summary = {"seconds": result.seconds, "stopped_early": result.stopped_early}
-    own = {"replaced": {"data": result.data_name}} if result.data_name else {}
-    return Run(result.recipe, result.records, summary, own, known, state, None)
+    environment = {"replaced": {"data": result.data_name}} if result.data_name else {}
+    return Run(result.recipe, result.records, summary, environment, known, state, None)
 
 
-def _check_format(found: Mapping[str, Any], path: Path) -> None:
-    number = found.get("format", FORMAT)
+def _check_format(content: Mapping[str, Any], path: Path) -> None:
+    number = content.get("format", FORMAT)
     if not isinstance(number, int) or number > FORMAT:
         raise AskewError(f"{str(path)!r} was written by a newer version of askew (format {number}, this one reads "
                          f"{FORMAT}); update askew")
@@ -134,9 +134,9 @@ def _check_one_task(runs: Sequence[Run]) -> None:
 
     for run in runs:
         if task(run) != task(runs[0]):
-            there, here = (f"{one.own_data or one.recipe.data} with {one.recipe.objective}" for one in (run, runs[0]))
-            raise AskewError(f"runs of different tasks cannot stand in one report: {_named(runs[0])} is of {here}, "
-                             f"{_named(run)} of {there}; write a page for each")
+            this, first = (f"{one.own_data or one.recipe.data} with {one.recipe.objective}" for one in (run, runs[0]))
+            raise AskewError(f"runs of different tasks cannot stand in one report: {_named(runs[0])} is of {first}, "
+                             f"{_named(run)} of {this}; write a page for each")
 
 
 def _named(run: Run) -> str:
@@ -152,11 +152,11 @@ def _series(runs: Sequence[Run], table: Mapping[str, Any]) -> list[Series]:
                     if tuple(kind) == key for other in members)
         groups.setdefault((*key, again), []).append(run)
     names = table.get("names", {})
-    made = labels([members[0].recipe for members in groups.values()])
+    made_up = labels([members[0].recipe for members in groups.values()])
     result: list[Series] = []
     for at, members in enumerate(groups.values()):
         known = [names[run.folder.name] for run in members if run.folder is not None and run.folder.name in names]
-        label, look = (known or made[at : at + 1])[0], line(len(result), "", "")
+        label, look = (known or made_up[at : at + 1])[0], line(len(result), "", "")
         choices = {choice for run in members for choice in (run.clients or {}).get("model", [])}
         personal = label in table.get("personal", []) or len(choices) > 1
         series = Series(label, sorted(members, key=lambda run: run.recipe.seed), look, personal)

@@ -92,15 +92,15 @@ def whole_rounds(series: Sequence[Series]) -> dict[str, Any]:
 def over_seeds(series: Series, of: Number, sent: Callable[[Run], list[float]] | None = None,
                ) -> tuple[list[float], list[float], list[float]]:
     """Places, means and standard deviations (0 for one seed), of at most so many rounds."""
-    found: dict[int, list[tuple[float, float]]] = {}
+    points: dict[int, list[tuple[float, float]]] = {}
     for run in series.counted:
         places = sent(run) if sent else [float(record["round"]) for record in run.records]
         for record, place in zip(run.records, places, strict=True):
             if (value := of(record)) is not None:
-                found.setdefault(record["round"], []).append((place, value))
-    rounds = sorted(found)
+                points.setdefault(record["round"], []).append((place, value))
+    rounds = sorted(points)
     if len(rounds) > _MOST_POINTS:
         rounds = [rounds[i] for i in np.unique(np.linspace(0, len(rounds) - 1, _MOST_POINTS).round().astype(int))]
-    columns = [np.array(found[round]) for round in rounds]
+    columns = [np.array(points[round]) for round in rounds]
     return ([float(c[:, 0].mean()) for c in columns], [float(c[:, 1].mean()) for c in columns],
             [float(c[:, 1].std(ddof=1)) if len(c) > 1 else 0.0 for c in columns])

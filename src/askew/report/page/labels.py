@@ -23,14 +23,14 @@ def labels(recipes: Sequence[Recipe]) -> list[str]:
         ['sgd.lr=0.1', 'sgd.lr=0.2']
     """
     names = [recipe.name for recipe in recipes]
-    made = []
+    texts = []
     for recipe in recipes:
         alike = [other for other in recipes if other.name == recipe.name]
         apart = differing(alike)
         words = ", ".join(f"{key}={value}" for key, value in settings(recipe).items() if key in apart)
         parts = [*([recipe.name] if len(alike) < len(names) or not words else []), *([words] if words else [])]
-        made.append(": ".join(parts))
-    return _told_apart([text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…" for text in made])
+        texts.append(": ".join(parts))
+    return _told_apart([text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…" for text in texts])
 
 
 def differing(recipes: Sequence[Recipe]) -> list[str]:

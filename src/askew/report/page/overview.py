@@ -59,8 +59,8 @@ def title(report: Report) -> tuple[str, str]:
 
 def number_of_clients(run: Run) -> int | None:
     population = run.summary.get("population")
-    found = population.get("clients") if isinstance(population, dict) else None
-    return found if isinstance(found, int) else None
+    clients = population.get("clients") if isinstance(population, dict) else None
+    return clients if isinstance(clients, int) else None
 
 
 def emd_of(run: Run) -> float | None:

@@ -133,8 +133,8 @@ class Measure:
     on: str | None
 
     def of(self, record: Record) -> float | None:
-        found = (record.get(key) for key in self.keys)
-        return next((float(value) for value in found if value is not None), None)
+        values = (record.get(key) for key in self.keys)
+        return next((float(value) for value in values if value is not None), None)
 
     def last(self, run: Run) -> float | None:
         return next((value for record in reversed(run.records) if (value := self.of(record)) is not None), None)
@@ -194,7 +194,7 @@ class Report:
 
     def per_run(self, blocks: Callable[[Series, Run], list[Any]]) -> list[Any]:
         """What there is to show of each run, one at a time."""
-        options = [(label, made) for label, series, run in self.runs if (made := blocks(series, run))]
+        options = [(label, parts) for label, series, run in self.runs if (parts := blocks(series, run))]
         return [Choice("run", "Run", options)] if len(options) > 1 else options[0][1] if options else []
 
 

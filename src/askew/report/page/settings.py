@@ -1,4 +1,4 @@
-"""How the score hangs on settings: of runs that differ in numbers, a line over each, and a map over two."""
+"""How the score depends on settings: of runs that differ in numbers, a line over each, and a map over two."""
 
 from __future__ import annotations
 
@@ -83,8 +83,8 @@ def _map(scored: list[Series], flat: dict[str, dict[str, str]], keys: list[str],
     for series in scored:
         across, down = (_number(flat[series.label][key]) or 0.0 for key in keys)
         at, under = columns.index(across), rows.index(down)
-        mean, there = series.each(measure.last)[0], cells[under][at]
-        cells[under][at] = mean if there is None or mean is None else best(there, mean)
+        mean, before = series.each(measure.last)[0], cells[under][at]
+        cells[under][at] = mean if before is None or mean is None else best(before, mean)
     known = np.array([cell for row in cells for cell in row if cell is not None])
     text = [["" if cell is None else measure.shown(cell) for cell in row] for row in cells]
     data = [{"type": "heatmap", "z": cells, "x": list(range(len(columns))), "y": list(range(len(rows))),

@@ -37,11 +37,11 @@ def section(report: Report) -> Section | None:
 
 def _parts(report: Report, key: str, title: str, is_share: bool) -> list[Any]:
     """The same by parts of the model, one series at a time."""
-    shown = [(series.label, made) for series in report.ranked
-             if (made := _figure(series, key, title, is_share)) is not None]
+    shown = [(series.label, figure) for series in report.ranked
+             if (figure := _figure(series, key, title, is_share)) is not None]
     if len(shown) <= 1:
-        return [made for _, made in shown]
-    return [Choice("series", "By parts of", [(label, [made]) for label, made in shown])]
+        return [figure for _, figure in shown]
+    return [Choice("series", "By parts of", [(label, [figure]) for label, figure in shown])]
 
 
 def _figure(series: Series, key: str, title: str, is_share: bool) -> Figure | None:

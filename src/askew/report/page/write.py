@@ -8,11 +8,13 @@ import importlib.util
 from collections.abc import Iterable
 from pathlib import Path
 
+from askew.advice.advice import ADVICE
 from askew.core import files
 from askew.core.arguments import checked
 from askew.core.errors import AskewError
 from askew.report.page import (
     about,
+    advice,
     classes,
     clients,
     curves,
@@ -41,7 +43,8 @@ def write_page(sources: Iterable[str | Path | Result], path: str | Path, *, over
     """One HTML file that shows runs; it opens from the disk and asks for nothing from elsewhere.
 
     Args:
-        sources: folders of runs, comparisons or sweeps, and results of `askew.run`; all of one task.
+        sources: folders of runs, comparisons or sweeps, and results of `askew.run`; all of one task. Or a folder of
+            `askew advise`, alone.
         path: the file.
         overwrite: whether a file that exists may be replaced.
 
@@ -49,33 +52,47 @@ def write_page(sources: Iterable[str | Path | Result], path: str | Path, *, over
         the path.
     """
     path = files.check_new(path, "--out", "name another file, or add --overwrite", overwrite)
-    files.write_text(path, page(collect(sources)))
+    sources = list(sources)
+    of_advice = [Path(source) for source in sources
+                 if not isinstance(source, Result) and advice.is_advice(Path(source))]
+    if of_advice and len(sources) > 1:
+        raise AskewError(f"{str(of_advice[0])!r} holds advice, which has a page of its own; name it alone")
+    files.write_text(path, advice_page(of_advice[0]) if of_advice else page(collect(sources)))
     return path
 
 
 def sections(report: Report) -> list[Section]:
     """All that the page shows; what does not apply is left out."""
-    return [made for room in SECTIONS if (made := room.section(report)) is not None]
+    return [section for room in SECTIONS if (section := room.section(report)) is not None]
 
 
 def page(report: Report) -> str:
     """The file's text."""
+    return _rendered(*overview.title(report), sections(report))
+
+
+def advice_page(folder: Path) -> str:
+    """That of a folder of `askew advise`."""
+    about_advice = advice.read_advice(folder / ADVICE)
+    return _rendered(*advice.title(about_advice), advice.sections(about_advice))
+
+
+def _rendered(title: str, subtitle: str, shown: list[Section]) -> str:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     templates = Environment(loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined,
                             trim_blocks=True, lstrip_blocks=True)
     scripts = [_plotly(), (HERE / "page.js").read_text(encoding="utf-8")]
-    title, subtitle = overview.title(report)
     return templates.get_template("page.html").render(
-        title=title, subtitle=subtitle, sections=sections(report), scripts=scripts,
+        title=title, subtitle=subtitle, sections=shown, scripts=scripts,
         allowed=" ".join(_allowed(script) for script in scripts),
         style=(HERE / "style.css").read_text(encoding="utf-8"))
 
 
 def _plotly() -> str:
     """The library's script, from its package; none of its Python is loaded."""
-    found = importlib.util.find_spec("plotly")
-    script = Path(found.origin).parent / "package_data" / "plotly.min.js" if found and found.origin else None
+    package = importlib.util.find_spec("plotly")
+    script = Path(package.origin).parent / "package_data" / "plotly.min.js" if package and package.origin else None
     if script is None or not script.is_file():
         raise AskewError("the page needs the plotting library plotly, which is not installed; pip install plotly")
     return script.read_text(encoding="utf-8")

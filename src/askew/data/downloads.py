@@ -53,7 +53,7 @@ _MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist"
 _TENSORFLOW = "http://download.tensorflow.org/data"
 _WARDEN = "P. Warden, arXiv:1804.03209"
 
-SOURCES = (
+DATA_SETS = (
     Downloadable(
         "mnist", "mnist", (
             Download("train-images-idx3-ubyte.gz", _MNIST,
@@ -85,9 +85,9 @@ SOURCES = (
 _ALIASES = {"speech_commands": "speech_commands_v0.01"}  # the default version of `speech_commands()`
 
 
-def find_source(name: str) -> Downloadable:
-    """The source of that name."""
-    known = {source.name: source for source in SOURCES}
+def find_data_set(name: str) -> Downloadable:
+    """The data set of that name."""
+    known = {data_set.name: data_set for data_set in DATA_SETS}
     try:
         return known[_ALIASES.get(name, name)]
     except KeyError:
