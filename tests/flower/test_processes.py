@@ -97,7 +97,6 @@ def test_a_federation_that_is_killed_piece_by_piece(tmp_path: Path) -> None:
             if "dropped_clients" in records[-1]:
                 break
         assert records[0]["clients"] == 2
-        assert records[-1]["clients"] == 1
         assert records[-1]["dropped_clients"] in ({"late": [1]}, {"away": [1]})
         assert "client node-1 (node" in federation.log_of(run)
 
