@@ -6,6 +6,11 @@ One process per federation, single-threaded; each appends what it has finished t
 from there when it is started again. `--merge` makes OUT/atlas.parquet of it. A federation is whole when its last line
 says so.
 
+    python benchmarks/advise_atlas.py --data ... --out ... --begin-with results/advise --again data_sharing
+
+begins with the rows of a published atlas and trains what is missing, as after a change of the contest; methods behind
+`--again` are trained anew.
+
 Of each federation:
   1. all settings of all methods on the contest's selection seeds, whole runs, scores at a quarter of the rounds and at
      the end: the exhaustive search;
@@ -199,6 +204,26 @@ def merge(out: Path, folder: str) -> None:
     sys.stdout.write(f"{len(about)} whole federations, {len(frame):,} rows" + "\n")
 
 
+def begin_with(published: Path, out: Path, folder: str, again: Sequence[str]) -> None:
+    """OUT/parts of the rows of a published atlas, for federations that have no part yet.
+
+    Args:
+        again: methods whose rows are left out.
+    """
+    import pandas
+
+    frame = pandas.read_parquet(published / "atlas.parquet")
+    frame = frame[~frame.method.isin(again)]
+    for number, federation in enumerate(federations(folder)):
+        path, rows = out / "parts" / f"{number:03d}.jsonl", frame[frame.federation == federation.name]
+        if path.exists() or not len(rows):
+            continue
+        lines = [[f"{row.method} {row.setting}", int(row.seed), int(row.round), *(
+                 None if math.isnan(v) else float(f"{v:.6g}") for v in (row.held_out_accuracy, row.accuracy))]
+                 for row in rows.itertuples(index=False)]
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", required=True)
@@ -208,8 +233,12 @@ def main() -> None:
     parser.add_argument("--only", help="numbers of federations, with commas; else all")
     parser.add_argument("--live", type=int, default=4, help="so many federations hold the contest live, too")
     parser.add_argument("--merge", action="store_true", help="only merge what is there")
+    parser.add_argument("--begin-with", type=Path, help="a folder with a published atlas.parquet")
+    parser.add_argument("--again", nargs="*", default=[], help="methods of it that are trained anew")
     given = parser.parse_args()
     (given.out / "parts").mkdir(parents=True, exist_ok=True)
+    if given.begin_with:
+        begin_with(given.begin_with, given.out, given.data, given.again)
     if not given.merge:
         run_all(given)
     merge(given.out, given.data)

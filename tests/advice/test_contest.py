@@ -61,12 +61,13 @@ def test_steps_have_seeds_of_their_own_and_the_budget_is_halved() -> None:
     contest = hold(settings("fedavg", "dear", "worse"), train, PLAN, Scale(), demands=DEMANDS, seed=7)
     first, second, third, fourth = train.asked
     assert (len(first[0]), first[1], first[2]) == (24, (7,), 5)  # all settings, one seed, a quarter of the rounds
-    assert (len(second[0]), second[1], second[2]) == (6, (7, 8, 9), 20)  # two of each method
+    assert (len(second[0]), second[1], second[2]) == (8, (7, 8, 9), 20)  # four of FedAvg, two of each other
+    assert sum(key.startswith("fedavg") for key in second[0]) == 4
     assert (len(third[0]), third[1]) == (3, tuple(range(7 + COMPARISON, 13 + COMPARISON)))
     assert (len(fourth[0]), fourth[1]) == (2, tuple(range(7 + CONFIRMATION, 19 + CONFIRMATION)))
     assert fourth[0][1].startswith("fedavg")
-    assert contest.runs == 24 + 18 + 18 + 24
-    assert contest.rounds == 24 * 5 + 60 * 20
+    assert contest.runs == 24 + 24 + 18 + 24
+    assert contest.rounds == 24 * 5 + 66 * 20
     spent = PLAN.trials({"fedavg": 8, "dear": 8, "worse": 8})
     assert sum(spent.values()) * 20 == contest.rounds - 24 * 20  # the plan's sum, but for the last step
 

@@ -1,6 +1,7 @@
 """A fair contest against tuned FedAvg: successive halving, fresh seeds, and no look at the test set before the end.
 
-    1. all settings of all methods, one seed, a quarter of the rounds: the best few of each method stay
+    1. all settings of all methods, one seed, a quarter of the rounds: the best few of each method stay, of FedAvg twice
+       as many
     2. these, some seeds, all rounds: the best of each method is its finalist
     3. finalists on fresh seeds: who is nominated
     4. the nominee and FedAvg on fresh seeds again: the gain that is told
@@ -40,7 +41,8 @@ class Plan:
     Args:
         rounds: of a whole trial.
         first_share: part of the rounds after which most settings go.
-        keep: settings of each method that stay then.
+        keep: settings of each method that stay then; twice as many of FedAvg, since every gain is measured against it,
+            and it is what is handed out where no remedy is needed.
         selection, comparison, confirmation: seeds of steps 2, 3 and 4. By default 3, 6 and 12: at step 2 noise may cost
             a setting, at step 3 a nominee, at step 4 it decides.
     """
@@ -56,10 +58,19 @@ class Plan:
     def first_rounds(self) -> int:
         return max(1, round(self.first_share * self.rounds))
 
+    def kept(self, method: str) -> int:
+        """Settings of a method that stay after the first step."""
+        return 2 * self.keep if method == OPPONENT else self.keep
+
     def trials(self, settings: Mapping[str, int]) -> dict[str, float]:
-        """Method -> whole trials that it costs, the last step not counted."""
-        return {method: (number * self.first_rounds / self.rounds if number > self.keep else 0.0)
-                + (min(number, self.keep) * self.selection if number > 1 else 0) + self.comparison
+        """Method -> whole trials that it costs, the last step not counted.
+
+        Example:
+            >>> Plan(rounds=20).trials({"fedavg": 8, "fedprox": 8})  # 8 / 4 + 4 * 3 + 6, 8 / 4 + 2 * 3 + 6
+            {'fedavg': 20.0, 'fedprox': 14.0}
+        """
+        return {method: (number * self.first_rounds / self.rounds if number > self.kept(method) else 0.0)
+                + (min(number, self.kept(method)) * self.selection if number > 1 else 0) + self.comparison
                 for method, number in settings.items()}
 
 
@@ -193,13 +204,13 @@ def _finalists(candidates: Mapping[str, Sequence[Candidate]], train: Trainer, pl
                seed: int) -> tuple[dict[str, Candidate], dict[str, str]]:
     """Each method's best setting, and why methods have none."""
     staying = {method: list(settings) for method, settings in candidates.items()}
-    many = {method: settings for method, settings in staying.items() if len(settings) > plan.keep}
+    many = {method: settings for method, settings in staying.items() if len(settings) > plan.kept(method)}
     dropped: dict[str, str] = {}
     if many:
         scores = train([c for settings in many.values() for c in settings], [seed], plan.first_rounds)
         for method, settings in many.items():
             ranked = sorted(settings, key=lambda c: scale.best_first(scores[c.key, seed].held_out))
-            staying[method] = [c for c in ranked[: plan.keep] if not np.isnan(scores[c.key, seed].held_out)]
+            staying[method] = [c for c in ranked[: plan.kept(method)] if not np.isnan(scores[c.key, seed].held_out)]
             if not staying[method]:
                 dropped[method] = f"diverged at every one of {len(settings)} settings"
     several = [c for settings in staying.values() if len(settings) > 1 for c in settings]

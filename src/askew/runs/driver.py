@@ -33,14 +33,13 @@ from askew.engine.protocol import Engine
 from askew.engine.start import start_context
 from askew.engine.task import Task
 from askew.engine.threads import examples_per_step, threads_for, use_threads
-from askew.rounds.round import one_round
-from askew.rounds.simulation import Launched, Record, Simulation
+from askew.rounds.simulation import Record, Simulation
 from askew.runs.cluster import Cluster, Part
 from askew.runs.configuration import Configuration, Means, OnEnd, OnRound, shape_of, untrained
 from askew.runs.data_prints import print_of_data, print_of_population
+from askew.runs.earlier import OtherRecipeError, look
 from askew.runs.environment import describe_environment
-from askew.runs.folders import RECIPE, check_free
-from askew.runs.pace import Pace
+from askew.runs.lockstep import Lockstep
 from askew.runs.result import Result
 from askew.runs.run_folder import FAILED, INTERRUPTED, RunFolder
 from askew.runs.running import Running
@@ -94,12 +93,8 @@ class _CallersError(Exception):
         self.error = error
 
 
-class _OtherRecipeError(AskewError):
-    """A folder holds a run of another recipe: the caller means another folder, or other settings."""
-
-
 # No other configuration would fare better
-CONCERNS_ALL = (UnwritableError, InUseError, _CallersError, _OtherRecipeError)
+CONCERNS_ALL = (UnwritableError, InUseError, _CallersError, OtherRecipeError)
 
 
 class _Course:
@@ -202,7 +197,7 @@ class _Course:
     def _train(self, engine: Engine, tasks: Mapping[int, Task]) -> None:
         """Together; where an error breaks that off, one by one, so that only those fail that fail alone."""
         try:
-            _Lockstep(self, engine, tasks).train()
+            Lockstep(self, engine, tasks).train()
         except BaseException as error:
             if self.peers is not None:  # the others break off where they next wait for this one
                 self.peers.tell(error)
@@ -270,36 +265,13 @@ class _Course:
 
     def _look(self, i: int, configuration: Configuration, path: Path) -> None:
         """What an earlier session left in a folder."""
-        recipe = configuration.recipe
-        check_free(path, overwrite=True)
-        if not (path / RECIPE).exists():
-            return
-        folder = RunFolder.open(path)
-        if folder.recipe != recipe.replace(name=folder.recipe.name):
-            raise _OtherRecipeError(f"{str(path)!r} holds a run of another recipe; continue with the settings it began "
-                                    "with, or name another folder")
-        ended = folder.is_finished or folder.divergence is not None
-        if ended or (folder.failure is not None and not configuration.retry):
-            try:
-                folder.check_whole()
-                result = Result(recipe, folder.records(), folder.load_weights("model"), folder.seconds, folder=path,
-                                diverged=folder.divergence, together=folder.together, failed=folder.failure,
-                                judged_on=folder.judged_on, stopped_early=folder.stopped_early)
-            except AskewError as error:
-                now = "it goes on from its checkpoint" if folder.has_checkpoint else "it is trained again"
-                warnings.warn(f"{error}: {now}", stacklevel=2)
-            else:
-                folder.tidy()
-                for record in result.records:
-                    self.tell(i, record, recipe)
-                self.end(i, result)
-                return
-        if folder.has_checkpoint:
-            for name in folder.environment.get("replaced", {}):
-                if name not in self.means.replaced:
-                    raise AskewError(f"{str(path)!r} was given a {name} of its own; go on in Python with "
-                                     f"askew.resume(..., {name}=...)")
-            self._earlier[i] = folder
+        earlier = look(configuration, path, self.means.replaced)
+        if isinstance(earlier, Result):
+            for record in earlier.records:
+                self.tell(i, record, configuration.recipe)
+            self.end(i, earlier)
+        elif earlier is not None:
+            self._earlier[i] = earlier
 
     def _load(self, recipes: Iterable[Recipe]) -> None:
         """All data before the first round: what is missing should be missed now."""
@@ -443,75 +415,6 @@ class _Course:
             with contextlib.suppress(AskewError):
                 records, seconds = folder.records(), folder.seconds
         return Result(recipe, records, {}, seconds, interrupted=True, folder=self.configurations[i].path)
-
-
-class _Lockstep:
-    """Configurations that train at once, round by round; one leaves when it is finished or diverges."""
-
-    def __init__(self, course: _Course, engine: Engine, tasks: Mapping[int, Task]) -> None:
-        self._course, self._engine, self._tasks = course, engine, tasks
-        self._running: dict[int, Running] = {}
-        self._ahead: dict[int, Launched] = {}  # the coming round, where the device has it already
-
-    def train(self) -> None:
-        pace = Pace(self._course.means.checkpoint_every)
-        for i, task in self._tasks.items():
-            self._course.check_time()
-            self._running[i] = self._course.begin(i, task, self._engine)
-        while self._unfinished():
-            peers = self._course.peers
-            # Before the first round, too: a start may have been trained.
-            if pace.due if peers is None else peers.decide(pace.due):
-                began = time.monotonic()
-                for running in self._running.values():
-                    running.save()
-                pace.saved(time.monotonic() - began)
-            self._course.check_time()
-            self._round()
-            pace.round_done()
-
-    def _unfinished(self) -> bool:
-        """Whether some are left when those at their last round have gone."""
-        for i in [i for i, running in self._running.items() if running.simulation.finished]:
-            self._leave(i)
-        return bool(self._running)
-
-    def _leave(self, i: int, stopped: str | None = None) -> None:
-        del self._running[i]
-        self._course.leave(i, stopped, len(self._tasks))
-
-    def _round(self) -> None:
-        """One round of all; of those that lag behind, where some do: a step has one round number, for the rates'
-        decay."""
-        simulations = {i: running.simulation for i, running in self._running.items()}
-        last = min(simulation.round for simulation in simulations.values())
-        level = {i: simulation for i, simulation in simulations.items() if simulation.round == last}
-        launched = {i: self._ahead[i] for i in level} if level.keys() <= self._ahead.keys() else self._launch(level)
-        coming = {i: simulation for i, simulation in level.items() if simulation.foresees(launched[i])}
-        # Those that wait for the others join them in the next round: it cannot be begun without them.
-        self._ahead = self._launch(coming, launched) if coming and len(level) == len(simulations) else {}
-        for i, simulation in level.items():
-            try:
-                record = simulation.complete(launched[i])
-            except DivergedError as error:
-                self._leave(i, str(error))
-            else:
-                with shielded():
-                    self._running[i].add(record)
-                self._course.tell(i, record, self._running[i].recipe)
-
-    def _launch(self, simulations: Mapping[int, Simulation],
-                behind: Mapping[int, Launched] | None = None) -> dict[int, Launched]:
-        """Hand a round of each to the device, all at the same one.
-
-        Args:
-            behind: the rounds before them, where they are not complete yet.
-        """
-        with use_threads(max(simulation.threads.training for simulation in simulations.values())):
-            gatherings = {i: simulation.begin(behind[i] if behind else None) for i, simulation in simulations.items()}
-            made = one_round(list(gatherings.values()), self._engine)
-            return {i: simulations[i].launched(gathering, after)
-                    for (i, gathering), after in zip(gatherings.items(), made, strict=True)}
 
 
 def _grouped(numbers: Iterable[int], key: Callable[[int], Key]) -> dict[Key, list[int]]:
