@@ -106,8 +106,8 @@ def test_plans_shrink_and_the_largest_that_fits_is_taken() -> None:
     seconds, settings = {"fedavg": 0.1, "scaffold": 0.2}, {"fedavg": 8, "scaffold": 8}
     costs = [estimate(plan, seconds, settings) for plan in plans(40)]
     assert costs == sorted(costs, reverse=True)
-    # By hand: each 8 * 10 + 2 * 3 * 40 + 6 * 40 rounds, and 24 + 9 whole runs at the slowest pace.
-    assert costs[0] == pytest.approx((80 + 240 + 240) * 0.3 + 33 * 40 * 0.2)
+    # By hand: 8 * 10 + 2 * 3 * 40 + 6 * 40 rounds (FedAvg: 4 * 3 * 40), and 24 + 9 whole runs at the slowest pace.
+    assert costs[0] == pytest.approx((80 + 480 + 240) * 0.1 + (80 + 240 + 240) * 0.2 + 33 * 40 * 0.2)
     assert fitting(40, costs[0] / 0.8, seconds, settings) == Plan(40)
     assert fitting(40, costs[0] / 0.8 - 1, seconds, settings) == plans(40)[1]
     with pytest.raises(AskewError, match=r"--budget: 0.017 minutes are left .* takes about .*; give more"):
