@@ -29,6 +29,12 @@ def test_rounds_until_archetypes_settle() -> None:
     assert measure("rounds_until_archetypes_settle")({"round": list(range(1, 21)), "group_accuracy": SWINGING}) == 20
 
 
+def test_distance_from_their_own_means_at_the_end() -> None:
+    assert measure("distance_last_10")(SETTLED) == pytest.approx(0, abs=1e-9)
+    # Two archetypes that swing by 20 points from round to round are 10 from their means.
+    assert measure("distance_last_10")({"round": list(range(1, 21)), "group_accuracy": SWINGING}) == pytest.approx(10)
+
+
 def test_saving_counts_the_models_that_were_trained() -> None:
     # Rounds 1 to 11 train 4 models on the 4 devices, rounds 12 to 21 train 8: 11 + 10 * 2 rounds' worth of one model.
     assert measure("saving")(SETTLED) == pytest.approx(CAP / 31)

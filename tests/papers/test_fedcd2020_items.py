@@ -52,7 +52,7 @@ def test_rows_have_their_own_names_known_measures_and_the_papers_numbers(item: I
 def test_numbers_of_table_1() -> None:
     found = {name: number.value for name, number in printed(ITEMS["table1"]).items()}
     assert list(found.values()) == [50, 300, 3.488, 45, 300, 1.482]
-    assert set(found) == {row.name for row in ITEMS["table1"].rows}
+    assert set(found) == {row.name for row in ITEMS["table1"].rows if "at its end" not in row.name}
 
 
 def chains(recipe: Recipe) -> tuple[list[str], list[str]]:
@@ -146,9 +146,11 @@ def test_claims_are_decided_by_the_values() -> None:
     assert not claim("figure6", "4 bits")({"32 bits": 80, "4 bits": 77.9})
     assert claim("figure9", "approaches 0")({"bias 0.3": 0.0, "bias 0.6 to 0.7": 0.049, "bias 0.9": 0.01})
     assert not claim("figure9", "approaches 0")({"bias 0.3": 0.0, "bias 0.6 to 0.7": 0.06, "bias 0.9": 0.01})
-    table = {row.name: value for row, value in zip(ITEMS["table1"].rows, (50, 300, 3.5, 45, 300, 1.5), strict=True)}
+    printed_or_seen = (50, 300, 5.0, 3.5, 45, 300, 12.0, 1.5)
+    table = {row.name: value for row, value in zip(ITEMS["table1"].rows, printed_or_seen, strict=True)}
     assert all(claim.holds(table) for claim in ITEMS["table1"].claims)
-    turned = {name: 300 - value for name, value in table.items()} | {"hierarchical, FedAvg:FedCD time": 0.9}
+    turned = {name: 300 - value for name, value in table.items()} | {
+        "hierarchical, FedAvg:FedCD time": 0.9, "hierarchical, FedAvg at its end": 1.9}
     assert not any(claim.holds(turned)
                    for claim in ITEMS["table1"].claims)
 

@@ -54,11 +54,18 @@ def rounds_until_archetypes_settle(columns: Columns) -> float | None:
     rounds = [r for r, row in zip(columns["round"], columns.get("group_accuracy", ()), strict=False) if row is not None]
     if not rows:
         return None
-    level = [sum(values) / len(values) for values in zip(*rows[-LAST:], strict=True)]
+    level = _level(rows)
     at = len(rows)
     while at > 0 and _mean_distance(rows[at - 1], level) <= SETTLED:
         at -= 1
     return float(rounds[at] if at < len(rows) - LAST else rounds[-1])
+
+
+def distance_last_10(columns: Columns) -> float | None:
+    """How far archetypes are, on average, from their own means in the last ten evaluations: more than two points, and
+    the run has not settled. The rounds until it settles cannot say by how much: a run that goes on swinging has all."""
+    last = _by_archetype(columns)[-LAST:]
+    return sum(_mean_distance(row, _level(last)) for row in last) / len(last) if last else None
 
 
 def saving(columns: Columns) -> float | None:
@@ -102,6 +109,11 @@ def _by_archetype(columns: Columns) -> list[list[float]]:
     return known_lists(columns, "group_accuracy") or [[value] for value in known(columns, "accuracy")]
 
 
+def _level(rows: Accuracies) -> list[float]:
+    """Each archetype's mean over the last ten evaluations."""
+    return [sum(values) / len(values) for values in zip(*rows[-LAST:], strict=True)]
+
+
 def _mean_distance(a: Sequence[float], b: Sequence[float]) -> float:
     return sum(abs(x - y) for x, y in zip(a, b, strict=True)) / len(a)
 
@@ -112,6 +124,7 @@ MEASURES |= {
        for k in range(MOST_ARCHETYPES)},
     "change_last_10": Measure(change_last_10, lower_is_better=True),
     "rounds_until_archetypes_settle": Measure(rounds_until_archetypes_settle, "rounds", lower_is_better=True),
+    "distance_last_10": Measure(distance_last_10, lower_is_better=True),
     "saving": Measure(saving, ""),
     "models_in_both_halves": Measure(models_in_both_halves, "models", lower_is_better=True),
     "models_preferred": Measure(models_preferred, "models"),

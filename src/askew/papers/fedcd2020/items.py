@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from askew.core.recipe import Recipe
 from askew.papers.archetype_measures import CAP
 from askew.papers.item import Builders, Claim, Item, Plot, Row
+from askew.papers.measures import SETTLED
 from askew.pieces.methods import fedavg, fedcd, kept_momentum, quantised
 
 PAPER = "fedcd2020"
@@ -219,7 +220,9 @@ def _settling(item: str, title: str, hypergeometric: Recipe, hierarchical: Recip
     for name, base in setups.items():
         recipe = fedcd(base)
         rows += [Row(f"{name}, FedCD rounds", (recipe,), "rounds_until_archetypes_settle"),
-                 Row(f"{name}, FedAvg rounds", (_fedavg(base.replace(rounds=CAP)),), "rounds_until_archetypes_settle"),
+                 Row(f"{name}, FedAvg rounds", (long := (_fedavg(base.replace(rounds=CAP)),)),
+                     "rounds_until_archetypes_settle"),
+                 Row(f"{name}, FedAvg at its end", long, "distance_last_10"),
                  Row(f"{name}, FedAvg:FedCD time", (recipe,), "saving")]
     return _item(item, f"Rounds and time until convergence{title}", rows, None, (
         Claim("FedCD converges in fewer rounds than FedAvg", "table 1",
@@ -229,9 +232,10 @@ def _settling(item: str, title: str, hypergeometric: Recipe, hierarchical: Recip
         Claim(f"FedCD converges by round {SETTLED_BY} in the hierarchical experiment",
               "section 3.2 (round 35), table 1 (45)", lambda v: SETTLED_BY + 0.5 - v["hierarchical, FedCD rounds"]),
         Claim("FedAvg has not converged after 300 rounds", "table 1",
-              lambda v: [v[f"{name}, FedAvg rounds"] - CAP + 0.5 for name in setups])),
+              lambda v: [v[f"{name}, FedAvg at its end"] - 100 * SETTLED for name in setups])),
                  "The paper does not say when it calls a run converged; here: when archetypes stay, on average, within "
-                 "two points of where they end. Its text gives 35 and 45 rounds for FedCD where the table has 45 and "
+                 "two points of where they end; at its end a run has not, if they are on average further from their "
+                 "means over the last ten rounds. Its text gives 35 and 45 rounds for FedCD where the table has 45 and "
                  "50. Time is what devices train (models times rounds) against 300 rounds of one model, so that it "
                  f"does not depend on the machine.{notes}", variant=variant)
 
