@@ -25,9 +25,11 @@ def mix(z: Tensor) -> Tensor:
     """The finaliser of int64 numbers."""
     if _has_kernel(z):
         return mix_in_triton(z)
-    z = (z ^ ((z >> 30) & 0x3FFFFFFFF)) * _MIX1  # the mask makes the shift a logical one
-    z = (z ^ ((z >> 27) & 0x1FFFFFFFFF)) * _MIX2
-    return z ^ ((z >> 31) & 0x1FFFFFFFF)
+    # Each mask makes the shift a logical one. In place: of a megabyte, three new tensors instead of eleven take a third
+    # of the time (benchmarks/freed_memory.py).
+    z = (z >> 30).bitwise_and_(0x3FFFFFFFF).bitwise_xor_(z).mul_(_MIX1)
+    z = (z >> 27).bitwise_and_(0x1FFFFFFFFF).bitwise_xor_(z).mul_(_MIX2)
+    return (z >> 31).bitwise_and_(0x1FFFFFFFF).bitwise_xor_(z)
 
 
 def bits(keys: Tensor, count: int) -> Tensor:

@@ -12,6 +12,7 @@ import torch
 from askew.core.errors import AskewError, suggest
 from askew.core.ownership import Ownership
 from askew.engine.batched import CannotBatch
+from askew.engine.freed_memory import keep_freed_memory
 from askew.engine.graphed import PRECISIONS
 from askew.engine.parallel import Parallel
 from askew.engine.peers import DISTRIBUTED
@@ -60,6 +61,7 @@ def make_engine(name: str, task: Task, precision: str = "fp32", runs: int = 1, c
     if name == "auto":
         name = choose(task)
     check_engine(name, precision)
+    keep_freed_memory()
     try:
         if name == "vectorised":
             return Vectorised(task, precision=precision, runs=runs, compiled=compiled)
