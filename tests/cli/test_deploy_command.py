@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -65,17 +66,47 @@ def test_init_overwrites_nothing(deploy: Deploy, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["README.md"]
 
 
-@pytest.mark.parametrize(("setting", "message"), [
-    ("adversity=['drop_out(0.1)']", "adversity: drop_out simulates what real clients do by themselves"),
-    ("preprocess=['normalise()']", "preprocess: normalise measures the data"),
-    ("rounds=0", "rounds must be"),
+@pytest.mark.parametrize(("settings", "message"), [
+    (["adversity=['drop_out(0.1)']"], "adversity: drop_out simulates what real clients do by themselves"),
+    (["preprocess=['normalise()']", "data=\"table('nowhere.csv', label='a')\""],
+     "preprocess: normalise measures the data"),
+    (["rounds=0"], "rounds must be"),
 ])
-def test_init_refuses_what_cannot_be_deployed(deploy: Deploy, tmp_path: Path, setting: str, message: str) -> None:
-    code, _, err = deploy("init", str(tmp_path / "app"), "--set", setting)
+def test_init_refuses_what_cannot_be_deployed(deploy: Deploy, tmp_path: Path, settings: list[str],
+                                              message: str) -> None:
+    code, _, err = deploy("init", str(tmp_path / "app"), *(f"--set={setting}" for setting in settings))
     assert code == 2
     assert err.startswith(f"askew: {message}")
     assert err.count("\n") == 1
     assert not (tmp_path / "app").exists()
+
+
+def test_a_table_goes_along_as_a_schema_and_numbers(deploy: Deploy, tmp_path: Path) -> None:
+    """Names, categories and means are in the app, and in what travels; of rows, nothing is."""
+    rows = "".join(f"p{i},{20 + i},{ward},{i % 2}\n" for i, ward in enumerate(["heart", "lung"] * 10))
+    (tmp_path / "pooled.csv").write_text("patient,age,ward,ill\n" + rows)
+    folder, data = tmp_path / "app", f"table('{tmp_path / 'pooled.csv'}', label='ill', drop=['patient'])"
+    code, out, err = deploy("init", str(folder), "--set", f'data="{data}"', "--set", "preprocess=['normalise()']")
+    assert code == 0, err
+    assert out.startswith("schema: 2 columns of a table as 3 inputs; names, words and means in ")
+    about = json.loads((folder / "federation" / "schema.json").read_text())
+    assert [feature["name"] for feature in about["features"]] == ["age", "ward"]
+    assert about["others"] == ["patient"]
+    recipe = Recipe.from_toml((folder / "federation" / "recipe.toml").read_text())
+    assert len(recipe.preprocess[0].args["mean"]) == 3
+    config = tomllib.loads((folder / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
+    assert config["config"]["schema"] == "schema.json"
+    assert "federation/schema.json" in config["fab-include"]
+    assert not any("p7" in path.read_text() for path in folder.rglob("*") if path.is_file())
+
+
+def test_a_table_that_is_not_here_is_said_to_give_no_schema(deploy: Deploy, tmp_path: Path) -> None:
+    code, out, err = deploy("init", str(tmp_path / "app"), "--set", "data=\"table('nowhere.csv', label='a')\"",
+                            "--json")
+    assert code == 0
+    assert json.loads(out)["inputs"] is None
+    assert err.startswith("askew: no schema: 'nowhere.csv' cannot be read: ")
+    assert not (tmp_path / "app" / "federation" / "schema.json").exists()
 
 
 def test_try_refuses_hundreds_of_processes(deploy: Deploy, tmp_path: Path) -> None:

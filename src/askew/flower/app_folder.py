@@ -7,21 +7,27 @@ import re
 from importlib import metadata, resources
 from pathlib import Path
 
+from askew.core.columns import Columns
 from askew.core.errors import AskewError
 from askew.core.files import write_text
 from askew.core.recipe import Recipe
+from askew.data.schema import SCHEMA, schema_text
 from askew.flower.server_task import check_recipe
 
 OLDEST = "1.41.0"  # the oldest version of Flower with which the deployment's tests have passed
-PACKAGE = "federation"
+PACKAGE, RECIPE = "federation", "recipe.toml"
 # file of the app -> the template it is made from
 FILES = {"pyproject.toml": "pyproject.toml.in", "README.md": "README.md.in", "LICENSE": "LICENSE.in",
          "keys.sh": "keys.sh", ".gitignore": "gitignore.in",
          f"{PACKAGE}/server_app.py": "server_app.py.in", f"{PACKAGE}/client_app.py": "client_app.py.in"}
 
 
-def write_app(folder: Path, recipe: Recipe) -> list[Path]:
+def write_app(folder: Path, recipe: Recipe, schema: Columns | None = None) -> list[Path]:
     """Write the app; refuses a folder that holds anything.
+
+    Args:
+        recipe: with all numbers that it needs (`prepare` sees to that).
+        schema: how nodes' tables become inputs.
 
     Returns:
         the files, in the order in which a person would look at them.
@@ -31,12 +37,15 @@ def write_app(folder: Path, recipe: Recipe) -> list[Path]:
         raise AskewError(f"{str(folder)!r} exists already and is not an empty folder; name a new one")
     name = re.sub(r"[^a-z0-9]+", "-", recipe.name.lower()).strip("-") or "recipe"
     filled = {"NAME": f"askew-{name}"[:60], "OLDEST": OLDEST, "FLWR": metadata.version("flwr"), "PUBLISHER": "local",
-              "OUT": str((folder / "run").absolute()).replace("\\", "/"), "RECIPE": recipe.name,
-              "FOLDER": str(folder.absolute())}
+              "OUT": (folder / "run").absolute().as_posix(), "RECIPE": recipe.name,
+              "SCHEMA": "" if schema is None else SCHEMA,
+              "FILES": "".join(f', "{PACKAGE}/{name}"' for name in (RECIPE, *([SCHEMA] if schema else [])))}
     templates = resources.files("askew.flower") / "app"
     texts = {file: _filled((templates / template).read_text(encoding="utf-8"), filled)
              for file, template in FILES.items()}
-    texts |= {f"{PACKAGE}/__init__.py": f'"""{recipe.name} on Flower."""\n', f"{PACKAGE}/recipe.toml": recipe.to_toml()}
+    texts |= {f"{PACKAGE}/__init__.py": f'"""{recipe.name} on Flower."""\n', f"{PACKAGE}/{RECIPE}": recipe.to_toml()}
+    if schema is not None:
+        texts[f"{PACKAGE}/{SCHEMA}"] = schema_text(schema)
     try:
         (folder / PACKAGE).mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -14,8 +14,11 @@ from typing import Any
 import torch
 
 from askew.core import interrupt
+from askew.core.columns import Columns
 from askew.core.errors import AskewError, DivergedError, first_line
+from askew.core.files import write_text
 from askew.core.recipe import Recipe
+from askew.data.schema import SCHEMA, read_schema, schema_text
 from askew.engine.threads import use_threads
 from askew.flower.deployment import Deployment
 from askew.flower.grid_engine import GridEngine
@@ -26,7 +29,7 @@ from askew.flower.server_task import ServerTask, build, check_recipe
 from askew.flower.settings import ServerSettings, server_settings
 from askew.runs.data_prints import print_of_data, print_of_population
 from askew.runs.environment import describe_environment
-from askew.runs.folders import check_free
+from askew.runs.folders import check_free, kind_of
 from askew.runs.load import load_recipe
 from askew.runs.result import Result
 from askew.runs.run_folder import FAILED, INTERRUPTED, RunFolder
@@ -54,34 +57,40 @@ def server_app(folder: str | Path = ".") -> Any:
 def serve(grid: Any, settings: ServerSettings, folder: Path = Path()) -> Result:
     """Run a recipe with the clients on a grid, to its end."""
     out = Path(settings.out).expanduser()
-    recipe, before = _recipe(settings, folder, out)
+    recipe, schema, before = _asked_for(settings, folder, out)
     check_recipe(recipe)
     run = before.run if before else secrets.token_hex(8)
-    members = gather(grid, Charge(run, recipe.to_toml()), settings)
+    members = gather(grid, Charge(run, recipe.to_toml(), "" if schema is None else schema_text(schema)), settings)
     roster = known_again(before, members) if before else enrol(run, members)
     sizes = ", ".join(f"{name} ({member.examples})" for name, member in zip(roster.names, roster.members, strict=True))
     say(f"{len(members)} of {len(roster.members)} clients are there, with so many examples: {sizes}")
     with use_threads(1):
-        server = build(recipe, roster, settings)
-    running, deployment = _begun(recipe, server, roster, grid, settings, out, resumed=before is not None)
+        server = build(recipe, roster, settings, schema)
+    running, deployment = _begun(server, roster, grid, settings, out, resumed=before is not None)
+    if schema is not None:
+        write_text(out / SCHEMA, schema_text(schema))
     with interrupt.as_ctrl_c():
         return _rounds(running, deployment)
 
 
-def _recipe(settings: ServerSettings, folder: Path, out: Path) -> tuple[Recipe, Roster | None]:
-    """The recipe, and the roster of the run to resume."""
+def _asked_for(settings: ServerSettings, folder: Path, out: Path) -> tuple[Recipe, Columns | None, Roster | None]:
+    """The recipe, the schema, and the roster of the run to resume."""
     if settings.resume:
         earlier = RunFolder.open(out)
         earlier.check_checkpoint()
-        return earlier.recipe, Roster.read(out)
+        return earlier.recipe, read_schema(out / SCHEMA) if (out / SCHEMA).exists() else None, Roster.read(out)
+    if out.is_dir() and kind_of(out) == "run":
+        raise AskewError(f"out: {str(out)!r} already holds a run; name a new folder (--run-config 'out=\"...\"'), or "
+                         "go on with that run (resume=true)")
     check_free(out)
-    return load_recipe(folder / Path(settings.recipe).expanduser()), None
+    schema = read_schema(folder / Path(settings.schema).expanduser()) if settings.schema else None
+    return load_recipe(folder / Path(settings.recipe).expanduser()), schema, None
 
 
-def _begun(recipe: Recipe, server: ServerTask, roster: Roster, grid: Any, settings: ServerSettings, out: Path,
+def _begun(server: ServerTask, roster: Roster, grid: Any, settings: ServerSettings, out: Path,
            resumed: bool) -> tuple[Running, Deployment]:
-    task = server.task
-    engine = GridEngine(task, server.form, grid, roster, settings)
+    task, recipe = server.task, server.task.recipe
+    engine = GridEngine(task, server.form, grid, roster, settings, server.schema)
     about = {"data": print_of_data(task.data), "population": print_of_population(task.population)}
     if resumed:
         deployment = Deployment(task, engine, roster, server.tested, start=task.fresh)

@@ -12,9 +12,11 @@ from typing import Any
 
 from askew.core.errors import AskewError
 from askew.core.recipe import Recipe
+from askew.data.locate import below
 from askew.engine.build import build_task
 from askew.flower.app_folder import write_app
 from askew.flower.local_federation import LocalFederation
+from askew.flower.preparation import prepare
 from askew.runs.result import Result
 from askew.runs.run import run
 
@@ -62,7 +64,8 @@ def try_recipe(recipe: Recipe, say: Callable[[str], None], on_round: Callable[[d
     folder = Path(tempfile.mkdtemp(prefix="askew-deploy-")) if keep is None else keep
     try:
         app = folder if keep is not None else folder / "app"
-        write_app(app, recipe)
+        # nodes run in another folder than this one
+        write_app(app, prepare(recipe.replace(data=below(Path.cwd(), recipe.data))).recipe)
         began = time.monotonic()
         with LocalFederation(app) as federation:
             say("starting the SuperLink (TLS, node keys)")
