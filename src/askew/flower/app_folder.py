@@ -22,17 +22,18 @@ FILES = {"pyproject.toml": "pyproject.toml.in", "README.md": "README.md.in", "LI
          f"{PACKAGE}/server_app.py": "server_app.py.in", f"{PACKAGE}/client_app.py": "client_app.py.in"}
 
 
-def write_app(folder: Path, recipe: Recipe, schema: Columns | None = None) -> list[Path]:
+def write_app(folder: Path, recipe: Recipe, schema: Columns | None = None, parts: bool = False) -> list[Path]:
     """Write the app; refuses a folder that holds anything.
 
     Args:
         recipe: with all numbers that it needs (`prepare` sees to that).
         schema: how nodes' tables become inputs.
+        parts: whether its clients are those of the recipe's own federation, to try it out.
 
     Returns:
         the files, in the order in which a person would look at them.
     """
-    check_recipe(recipe)
+    check_recipe(recipe, parts)
     if os.path.lexists(folder) and (not folder.is_dir() or any(folder.iterdir())):
         raise AskewError(f"{str(folder)!r} exists already and is not an empty folder; name a new one")
     name = re.sub(r"[^a-z0-9]+", "-", recipe.name.lower()).strip("-") or "recipe"
@@ -43,7 +44,7 @@ def write_app(folder: Path, recipe: Recipe, schema: Columns | None = None) -> li
     templates = resources.files("askew.flower") / "app"
     texts = {file: _filled((templates / template).read_text(encoding="utf-8"), filled)
              for file, template in FILES.items()}
-    texts |= {f"{PACKAGE}/__init__.py": f'"""{recipe.name} on Flower."""\n', f"{PACKAGE}/{RECIPE}": recipe.to_toml()}
+    texts |= {f"{PACKAGE}/__init__.py": '"""A recipe of askew on Flower."""\n', f"{PACKAGE}/{RECIPE}": recipe.to_toml()}
     if schema is not None:
         texts[f"{PACKAGE}/{SCHEMA}"] = schema_text(schema)
     try:

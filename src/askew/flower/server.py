@@ -25,7 +25,7 @@ from askew.flower.grid_engine import GridEngine
 from askew.flower.library import ServerApp, say
 from askew.flower.messages import Charge
 from askew.flower.roster import Roster, enrol, gather, known_again
-from askew.flower.server_task import ServerTask, build, check_recipe
+from askew.flower.server_task import RECIPES_OWN, ServerTask, build, check_recipe
 from askew.flower.settings import ServerSettings, server_settings
 from askew.runs.data_prints import print_of_data, print_of_population
 from askew.runs.environment import describe_environment
@@ -58,7 +58,7 @@ def serve(grid: Any, settings: ServerSettings, folder: Path = Path()) -> Result:
     """Run a recipe with the clients on a grid, to its end."""
     out = Path(settings.out).expanduser()
     recipe, schema, before = _asked_for(settings, folder, out)
-    check_recipe(recipe)
+    check_recipe(recipe, parts=settings.data == RECIPES_OWN)
     run = before.run if before else secrets.token_hex(8)
     members = gather(grid, Charge(run, recipe.to_toml(), "" if schema is None else schema_text(schema)), settings)
     roster = known_again(before, members) if before else enrol(run, members)
@@ -78,6 +78,10 @@ def _asked_for(settings: ServerSettings, folder: Path, out: Path) -> tuple[Recip
     if settings.resume:
         earlier = RunFolder.open(out)
         earlier.check_checkpoint()
+        file = folder / Path(settings.recipe).expanduser()
+        if file.exists() and load_recipe(file) != earlier.recipe:
+            say(f"the run goes on with the recipe that it began with; {file.name} of the app is another, and counts "
+                "for new runs alone")
         return earlier.recipe, read_schema(out / SCHEMA) if (out / SCHEMA).exists() else None, Roster.read(out)
     if out.is_dir() and kind_of(out) == "run":
         raise AskewError(f"out: {str(out)!r} already holds a run; name a new folder (--run-config 'out=\"...\"'), or "
@@ -115,7 +119,8 @@ def _rounds(running: Running, deployment: Deployment) -> Result:
                 record = deployment.advance()
                 running.add(record)
                 score = f"{headline} {record[headline]:.4f}, " if headline in record else ""
-                say(f"round {record['round']} of {running.recipe.rounds}: {score}{record['clients']} clients")
+                clients = f"{record['clients']} client{'s' if record['clients'] != 1 else ''}"
+                say(f"round {record['round']} of {running.recipe.rounds}: {score}{clients}")
             if deployment.can_be_evaluated:
                 running.evaluate()
     except DivergedError as error:

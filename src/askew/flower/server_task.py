@@ -27,6 +27,8 @@ from askew.flower.settings import ServerSettings
 from askew.rounds.single_updates import needs_single_updates
 
 RECIPES_OWN = "recipe"  # of the setting `data`
+OF_CLIENTS = ("validation", "hold_out")  # combinators that clients and the server see to themselves
+OF_PARTS = (*OF_CLIENTS, "share", "shuffle", "subset")  # those that say which examples are whose
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,16 @@ class Holdings:
     tested: bool
 
 
-def check_recipe(recipe: Recipe) -> None:
-    """Refuse what makes no sense with real clients, before any of them is asked for anything."""
+def check_recipe(recipe: Recipe, parts: bool = False) -> None:
+    """Refuse what makes no sense with real clients, before any of them is asked for anything.
+
+    Args:
+        parts: whether clients are those of the recipe's own federation, to try it out.
+    """
+    for spec in recipe.population.combinators:
+        if spec.name not in (OF_PARTS if parts else OF_CLIENTS):
+            raise AskewError(f"population: {spec.name} deals out examples, or changes them, in one place; real clients "
+                             "have their own, and none are sent to them: leave it out of a recipe that is deployed")
     if recipe.adversity:
         raise AskewError(f"adversity: {recipe.adversity[0].name} simulates what real clients do by themselves; leave "
                          "it out of a recipe that is deployed")
@@ -124,6 +134,9 @@ def _holdings(recipe: Recipe, roster: Roster, settings: ServerSettings, schema: 
     nothing = Examples(torch.zeros((OTHERS, *first.shape), dtype=getattr(torch, first.dtype)),
                        torch.zeros((OTHERS, *first.target_shape), dtype=kind))
     if not settings.data:
+        if recipe.population.get("hold_out") is not None:
+            raise AskewError("population: hold_out keeps examples at the server, and the server of this deployment has "
+                             "none; name them (data = \"...\" under [tool.flwr.app.config]), or leave hold_out out")
         columns = schema if schema is not None and (len(schema.inputs),) == first.shape else None
         data = Dataset(recipe.data.name, nothing, nothing, roster.classes, targets=first.targets, columns=columns)
         return Holdings(data, np.zeros(0, np.int64), tested=False)

@@ -17,6 +17,7 @@ from askew.engine.build import build_task
 from askew.flower.app_folder import write_app
 from askew.flower.local_federation import LocalFederation
 from askew.flower.preparation import prepare
+from askew.flower.server_task import check_recipe
 from askew.runs.result import Result
 from askew.runs.run import run
 
@@ -56,6 +57,8 @@ def try_recipe(recipe: Recipe, say: Callable[[str], None], on_round: Callable[[d
         on_round: called with each record of the deployment.
         keep: a new folder for app, keys, logs and run, which stay there; else they go.
     """
+    recipe = prepare(recipe.replace(data=below(Path.cwd(), recipe.data))).recipe  # nodes run in another folder
+    check_recipe(recipe, parts=True)
     clients = build_task(recipe).num_clients
     if clients > MOST_NODES:
         raise AskewError(f"population: {clients} clients would be {clients} processes here; try it with at most "
@@ -64,8 +67,7 @@ def try_recipe(recipe: Recipe, say: Callable[[str], None], on_round: Callable[[d
     folder = Path(tempfile.mkdtemp(prefix="askew-deploy-")) if keep is None else keep
     try:
         app = folder if keep is not None else folder / "app"
-        # nodes run in another folder than this one
-        write_app(app, prepare(recipe.replace(data=below(Path.cwd(), recipe.data))).recipe)
+        write_app(app, recipe, parts=True)
         began = time.monotonic()
         with LocalFederation(app) as federation:
             say("starting the SuperLink (TLS, node keys)")
