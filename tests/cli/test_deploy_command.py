@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -125,6 +126,16 @@ def test_without_flower_it_says_what_to_install(tmp_path: Path, command: list[st
     assert done.stderr.startswith("askew: a deployment needs Flower (")
     assert done.stderr.endswith("): pip install 'askew[flower]'\n")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_try_says_what_is_lacking_where_flowers_commands_are_not_on_the_path(
+        deploy: Deploy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    which = shutil.which
+    monkeypatch.setattr(shutil, "which", lambda name, path=None: None if name == "flower-supernode" else which(name))
+    code, _, err = deploy("try", "--rounds", "1", "--quiet", "--keep", str(tmp_path / "kept"))
+    assert code == 2
+    assert err == ("askew: flower-supernode is neither beside Python nor on the PATH; install Flower's commands, pip "
+                   "install 'askew[flower]', and put their folder on the PATH\n")
 
 
 def test_the_key_script_makes_keys_and_overwrites_none(deploy: Deploy, tmp_path: Path) -> None:

@@ -63,17 +63,18 @@ class GridEngine:
             for chunk in self._round(lane):
                 yield i, chunk
 
-    def judge(self, round: int, models: Mapping[int, ModelState],
-              wanted: Mapping[int, Sequence[int]]) -> dict[int, dict[str, float]]:
+    def judge(self, round: int, models: Mapping[int, ModelState], wanted: Mapping[int, Sequence[int]],
+              ledger: Ledger) -> dict[int, dict[str, float]]:
         """How good models are at the clients: client -> what it says; clients that say nothing are not there.
 
         Args:
             round: rounds completed.
             wanted: client -> the models that it is to judge.
+            ledger: with which versions of their memory.
         """
         contents = {}
         for client, numbers in wanted.items():
-            versions = {n: self.ledger[n, client] for n in numbers if (n, client) in self.ledger}
+            versions = {n: ledger[n, client] for n in numbers if (n, client) in ledger}
             content = judge_content(self._charge(client, round), {n: models[n] for n in numbers}, self._task.frozen,
                                     versions)
             contents[client] = self._roster.members[client].node, content

@@ -39,11 +39,13 @@ class Holdings:
         data: of the form that the nodes report.
         train: its own training examples, of which server pieces make use; places in `data.train`.
         tested: whether `data.test` is a test set.
+        test: whose test examples which are, where that is known.
     """
 
     data: Dataset
     train: np.ndarray
     tested: bool
+    test: Ownership | None = None
 
 
 def check_recipe(recipe: Recipe, parts: bool = False) -> None:
@@ -108,6 +110,7 @@ def build(recipe: Recipe, roster: Roster, settings: ServerSettings, schema: Colu
     counts = roster.counts
     population = Population(_ranges(sizes), np.array(sizes)[:, None] if counts is None else counts,
                             scheme=f"deployment of {clients} clients", seed=recipe.seed, server=holdings.train,
+                            test=holdings.test,
                             validation=_ranges([member.validation for member in roster.members]) if scored else None)
     task = replace(task, recipe=recipe, population=population, drawn=population)
     task.__dict__["client_names"] = roster.names  # the property would look for them in the clients' examples
@@ -140,9 +143,13 @@ def _holdings(recipe: Recipe, roster: Roster, settings: ServerSettings, schema: 
         columns = schema if schema is not None and (len(schema.inputs),) == first.shape else None
         data = Dataset(recipe.data.name, nothing, nothing, roster.classes, targets=first.targets, columns=columns)
         return Holdings(data, np.zeros(0, np.int64), tested=False)
+    owners = None
     if settings.data == RECIPES_OWN:
         data = registry.build("data", recipe.data)
-        indices = draw_population(recipe, data).server
+        drawn = draw_population(recipe, data)
+        indices = drawn.server
+        # As the simulation judges it, so that the two can be compared.
+        owners = drawn.test if drawn.num_clients == len(roster.members) else None
     else:
         data = read_alike(settings.data, schema)
         indices = np.arange(len(data.train))
@@ -150,7 +157,7 @@ def _holdings(recipe: Recipe, roster: Roster, settings: ServerSettings, schema: 
     at = torch.from_numpy(indices)
     train = Examples(torch.cat([data.train.x[at], nothing.x]), torch.cat([data.train.y[at], nothing.y]))
     held = Dataset(data.name, train, data.test, data.classes, targets=data.targets, columns=data.columns)
-    return Holdings(held, np.arange(len(indices)), tested=True)
+    return Holdings(held, np.arange(len(indices)), tested=True, test=owners)
 
 
 def _alike(data: Dataset, roster: Roster) -> Dataset:
