@@ -101,6 +101,27 @@ def test_a_table_goes_along_as_a_schema_and_numbers(deploy: Deploy, tmp_path: Pa
     assert not any("p7" in path.read_text() for path in folder.rglob("*") if path.is_file())
 
 
+def test_modules_of_the_users_go_along(deploy: Deploy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file beside the recipe travels in the app; what is installed is imported by its name."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "halving.py").write_text(
+        "from askew.core.registry import piece\nfrom askew.core.server_piece import ServerPiece\n\n\n"
+        "@piece('server')\ndef halve() -> ServerPiece:\n"
+        "    return ServerPiece(update=lambda u, state, ctx: ({k: v / 2 for k, v in u.items()}, state))\n")
+    arguments = ["--import", "halving", "--import", "json", "--set", "server=['mean()', 'halve()']"]
+    code, _, err = deploy("init", "app", *arguments)
+    assert code == 0, err
+    for side in ("client", "server"):
+        lines = (tmp_path / "app" / "federation" / f"{side}_app.py").read_text().splitlines()
+        assert [line.partition("  #")[0] for line in lines if line.startswith(("from federation", "import "))] == [
+            "from federation import halving", "import json"]
+        start = (f"import askew; from federation.{side}_app import app; from askew.runs.load import load_recipe; "
+                 "from pathlib import Path; print(load_recipe(Path('federation/recipe.toml')).server)")
+        made = subprocess.run([sys.executable, "-c", start], cwd=tmp_path / "app", capture_output=True, text=True,
+                              check=False)
+        assert "halve" in made.stdout, made.stderr
+
+
 def test_a_table_that_is_not_here_is_said_to_give_no_schema(deploy: Deploy, tmp_path: Path) -> None:
     code, out, err = deploy("init", str(tmp_path / "app"), "--set", "data=\"table('nowhere.csv', label='a')\"",
                             "--json")

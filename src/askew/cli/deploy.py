@@ -43,7 +43,7 @@ def init(
     recipe = load_recipe(file, settings or [], method)
     prepared = prepare(recipe if seed is None else recipe.replace(seed=seed))
     recipe, schema = prepared.recipe, prepared.schema
-    files = write_app(folder, recipe, schema)
+    files = write_app(folder, recipe, schema, modules=imports or ())
     if prepared.without:
         err.print(f"askew: no schema: {prepared.without}; each node encodes its table by itself, and those that differ "
                   "in columns or categories take no part", soft_wrap=True)
@@ -93,7 +93,8 @@ def try_it(
         if not quiet:
             err.print(f"askew: {line}", soft_wrap=True)
 
-    trial = try_recipe(recipe, say, lambda record: say(f"round {record['round']} of {recipe.rounds}"), folder)
+    trial = try_recipe(recipe, say, lambda record: say(f"round {record['round']} of {recipe.rounds}"), folder,
+                       imports or ())
     simulated, headline = trial.simulated, trial.simulated.headline
     curves = [(one["round"], one[headline], other[headline])
               for one, other in zip(trial.records, simulated.records, strict=True) if headline in one]
