@@ -59,6 +59,17 @@ def test_init_writes_an_app_that_flower_takes(deploy: Deploy, tmp_path: Path) ->
                      "federation/recipe.toml", "federation/server_app.py"}
 
 
+def test_any_folder_and_any_name_will_do(deploy: Deploy, tmp_path: Path) -> None:
+    """Spaces, quotes, other alphabets: what is written can be read back."""
+    folder = tmp_path / 'Die "Föderation" \\ 1'
+    code, _, err = deploy("init", str(folder), "--set", 'name=\'a """ b \\N\'')
+    assert code == 0, err
+    config = tomllib.loads((folder / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
+    assert config["out"] == str(folder / "run")
+    for file in (folder / "federation").glob("*.py"):
+        compile(file.read_text(), str(file), "exec")
+
+
 def test_init_overwrites_nothing(deploy: Deploy, tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("a person's")
     code, _, err = deploy("init", str(tmp_path))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -45,7 +46,8 @@ def write_app(folder: Path, recipe: Recipe, schema: Columns | None = None, parts
     along = {module: path for module in modules if (path := _file_here(module)) is not None}
     lines = [f"from {PACKAGE} import {module}" if module in along else f"import {module}" for module in modules]
     filled = {"NAME": f"askew-{name}"[:60], "OLDEST": OLDEST, "FLWR": metadata.version("flwr"), "PUBLISHER": "local",
-              "OUT": (folder / "run").absolute().as_posix(), "RECIPE": recipe.name,
+              "RECIPE": recipe.name,
+              "OUT": json.dumps((folder / "run").absolute().as_posix(), ensure_ascii=False)[1:-1],
               "IMPORTS": "".join(f"{line}  # noqa: F401 - its pieces file themselves\n" for line in lines),
               "SCHEMA": "" if schema is None else SCHEMA,
               "FILES": "".join(f', "{PACKAGE}/{name}"' for name in (RECIPE, *([SCHEMA] if schema else [])))}
