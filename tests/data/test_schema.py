@@ -99,6 +99,13 @@ def test_rows_are_dropped_where_the_schema_or_the_table_says_so(tmp_path: Path, 
         table(written(tmp_path, rows), label="ill", like=strict)
 
 
+def test_a_schema_cannot_fill_the_memory(tmp_path: Path, schema: Columns, refused: Refused,
+                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("askew.data.schema.MOST_CELLS", 19)
+    with refused("5 categories of the schema over 4 rows would take 0.0 GB; make a schema with fewer"):
+        table(written(tmp_path, WHOLE), label="ill", like=schema)
+
+
 def test_texts_have_the_vocabulary_of_the_schema(tmp_path: Path) -> None:
     (tmp_path / "pooled.csv").write_text("note,urgent\n" + "no pain,no\npain,yes\n" * 5)
     schema = table(str(tmp_path / "pooled.csv"), label="urgent", text="note", length=3).columns

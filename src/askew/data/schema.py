@@ -18,6 +18,7 @@ from askew.core.cells import Values, words
 from askew.core.columns import Columns, Unknown
 from askew.core.errors import AskewError, first_line, shown, suggest
 from askew.core.files import MEGABYTE, read_text
+from askew.data.features import MOST_CELLS
 
 SCHEMA = "schema.json"  # in an app, and in the folder of a run
 FORMAT = 1
@@ -94,6 +95,10 @@ def encode_by(schema: Columns, where: str, columns: Mapping[str, Values], unknow
         unknown: what becomes of a category that it does not name.
         rows: their numbers in the table, from 0, for errors.
     """
+    width = sum(len(feature.categories or ()) for feature in schema.features)
+    if len(rows) * width > MOST_CELLS:
+        raise AskewError(f"{where}: {width:,} categories of the schema over {len(rows):,} rows would take "
+                         f"{4 * len(rows) * width / 1e9:,.1f} GB; make a schema with fewer")
     for feature in schema.features if unknown == "refuse" else ():
         known = None if feature.categories is None else {*feature.categories, None}
         strange = next(((at, word) for at, word in enumerate(words(columns[feature.name])) if word not in known),

@@ -27,6 +27,7 @@ from askew.flower.messages import Charge
 from askew.flower.roster import Roster, enrol, gather, known_again
 from askew.flower.server_task import RECIPES_OWN, ServerTask, build, check_recipe
 from askew.flower.settings import ServerSettings, server_settings
+from askew.rounds.simulation import Record
 from askew.runs.data_prints import print_of_data, print_of_population
 from askew.runs.environment import describe_environment
 from askew.runs.folders import check_free, kind_of
@@ -119,8 +120,7 @@ def _rounds(running: Running, deployment: Deployment) -> Result:
                 record = deployment.advance()
                 running.add(record)
                 score = f"{headline} {record[headline]:.4f}, " if headline in record else ""
-                clients = f"{record['clients']} client{'s' if record['clients'] != 1 else ''}"
-                say(f"round {record['round']} of {running.recipe.rounds}: {score}{clients}")
+                say(f"round {record['round']} of {running.recipe.rounds}: {score}{_attendance(record)}")
             if deployment.can_be_evaluated:
                 running.evaluate()
     except DivergedError as error:
@@ -133,3 +133,14 @@ def _rounds(running: Running, deployment: Deployment) -> Result:
         running.end(INTERRUPTED)
         raise
     return running.end()
+
+
+def _attendance(record: Record) -> str:
+    """Who was asked, and of how many something was left out.
+
+    Example:
+        >>> _attendance({"clients": 3}), _attendance({"clients": 3, "dropped_clients": {"late": [1], "failed": [2, 1]}})
+        ('3 clients', '3 clients, 2 of them left out')
+    """
+    asked, out = record["clients"], {client for who in record.get("dropped_clients", {}).values() for client in who}
+    return f"{asked} client{'s' if asked != 1 else ''}" + (f", {len(out)} of them left out" if out else "")
