@@ -76,7 +76,7 @@ def check_agrees(where: str, schema: Columns, names: Sequence[str], features: Se
     used, numbers = schema.used, {f.name for f in schema.features if f.categories is None}
     for name in used:
         if name not in names:
-            raise AskewError(f"{where}: no column {name!r}, which the schema names; {suggest(name, names[:100])}")
+            raise AskewError(f"{where}: no column {shown(name)}, which the schema names; {suggest(name, names[:100])}")
     odd: dict[str, Any] = {
         "features": next(iter(set(features if features is not None else used) ^ set(used)), None),
         "drop": next((name for name in drop or () if name in used), None),
@@ -84,8 +84,8 @@ def check_agrees(where: str, schema: Columns, names: Sequence[str], features: Se
         "text": text if schema.text is None or text not in (None, schema.text.name) else None}
     for argument, name in odd.items():
         if name is not None:
-            raise AskewError(f"{where}: {argument} says of column {name!r} something else than the schema does; leave "
-                             f"{argument} out")
+            raise AskewError(f"{where}: {argument} says of column {shown(name)} something else than the schema does; "
+                             f"leave {argument} out")
 
 
 def encode_by(schema: Columns, where: str, columns: Mapping[str, Values], unknown: Unknown, rows: np.ndarray) -> Tensor:
