@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -57,6 +59,17 @@ def test_init_writes_an_app_that_flower_takes(deploy: Deploy, tmp_path: Path) ->
                      "federation/recipe.toml", "federation/server_app.py"}
 
 
+def test_any_folder_and_any_name_will_do(deploy: Deploy, tmp_path: Path) -> None:
+    """Spaces, quotes, other alphabets: what is written can be read back."""
+    folder = tmp_path / 'Die "Föderation" \\ 1'
+    code, _, err = deploy("init", str(folder), "--set", 'name=\'a """ b \\N\'')
+    assert code == 0, err
+    config = tomllib.loads((folder / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
+    assert config["out"] == str(folder / "run")
+    for file in (folder / "federation").glob("*.py"):
+        compile(file.read_text(), str(file), "exec")
+
+
 def test_init_overwrites_nothing(deploy: Deploy, tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("a person's")
     code, _, err = deploy("init", str(tmp_path))
@@ -65,17 +78,68 @@ def test_init_overwrites_nothing(deploy: Deploy, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["README.md"]
 
 
-@pytest.mark.parametrize(("setting", "message"), [
-    ("adversity=['drop_out(0.1)']", "adversity: drop_out simulates what real clients do by themselves"),
-    ("preprocess=['normalise()']", "preprocess: normalise measures the data"),
-    ("rounds=0", "rounds must be"),
+@pytest.mark.parametrize(("settings", "message"), [
+    (["adversity=['drop_out(0.1)']"], "adversity: drop_out simulates what real clients do by themselves"),
+    (["preprocess=['normalise()']", "data=\"table('nowhere.csv', label='a')\""],
+     "preprocess: normalise measures the data"),
+    (["rounds=0"], "rounds must be"),
 ])
-def test_init_refuses_what_cannot_be_deployed(deploy: Deploy, tmp_path: Path, setting: str, message: str) -> None:
-    code, _, err = deploy("init", str(tmp_path / "app"), "--set", setting)
+def test_init_refuses_what_cannot_be_deployed(deploy: Deploy, tmp_path: Path, settings: list[str],
+                                              message: str) -> None:
+    code, _, err = deploy("init", str(tmp_path / "app"), *(f"--set={setting}" for setting in settings))
     assert code == 2
     assert err.startswith(f"askew: {message}")
     assert err.count("\n") == 1
     assert not (tmp_path / "app").exists()
+
+
+def test_a_table_goes_along_as_a_schema_and_numbers(deploy: Deploy, tmp_path: Path) -> None:
+    """Names, categories and means are in the app, and in what travels; of rows, nothing is."""
+    rows = "".join(f"p{i},{20 + i},{ward},{i % 2}\n" for i, ward in enumerate(["heart", "lung"] * 10))
+    (tmp_path / "pooled.csv").write_text("patient,age,ward,ill\n" + rows)
+    folder, data = tmp_path / "app", f"table('{tmp_path / 'pooled.csv'}', label='ill', drop=['patient'])"
+    code, out, err = deploy("init", str(folder), "--set", f'data="{data}"', "--set", "preprocess=['normalise()']")
+    assert code == 0, err
+    assert out.startswith("schema: 2 columns of a table as 3 inputs; names, words and means in ")
+    about = json.loads((folder / "federation" / "schema.json").read_text())
+    assert [feature["name"] for feature in about["features"]] == ["age", "ward"]
+    assert about["others"] == ["patient"]
+    recipe = Recipe.from_toml((folder / "federation" / "recipe.toml").read_text())
+    assert len(recipe.preprocess[0].args["mean"]) == 3
+    config = tomllib.loads((folder / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
+    assert config["config"]["schema"] == "schema.json"
+    assert "federation/schema.json" in config["fab-include"]
+    assert not any("p7" in path.read_text() for path in folder.rglob("*") if path.is_file())
+
+
+def test_modules_of_the_users_go_along(deploy: Deploy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file beside the recipe travels in the app; what is installed is imported by its name."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "halving.py").write_text(
+        "from askew.core.registry import piece\nfrom askew.core.server_piece import ServerPiece\n\n\n"
+        "@piece('server')\ndef halve() -> ServerPiece:\n"
+        "    return ServerPiece(update=lambda u, state, ctx: ({k: v / 2 for k, v in u.items()}, state))\n")
+    arguments = ["--import", "halving", "--import", "json", "--set", "server=['mean()', 'halve()']"]
+    code, _, err = deploy("init", "app", *arguments)
+    assert code == 0, err
+    for side in ("client", "server"):
+        lines = (tmp_path / "app" / "federation" / f"{side}_app.py").read_text().splitlines()
+        assert [line.partition("  #")[0] for line in lines if line.startswith(("from federation", "import "))] == [
+            "from federation import halving", "import json"]
+        start = (f"import askew; from federation.{side}_app import app; from askew.runs.load import load_recipe; "
+                 "from pathlib import Path; print(load_recipe(Path('federation/recipe.toml')).server)")
+        made = subprocess.run([sys.executable, "-c", start], cwd=tmp_path / "app", capture_output=True, text=True,
+                              check=False)
+        assert "halve" in made.stdout, made.stderr
+
+
+def test_a_table_that_is_not_here_is_said_to_give_no_schema(deploy: Deploy, tmp_path: Path) -> None:
+    code, out, err = deploy("init", str(tmp_path / "app"), "--set", "data=\"table('nowhere.csv', label='a')\"",
+                            "--json")
+    assert code == 0
+    assert json.loads(out)["inputs"] is None
+    assert err.startswith("askew: no schema: 'nowhere.csv' cannot be read: ")
+    assert not (tmp_path / "app" / "federation" / "schema.json").exists()
 
 
 def test_try_refuses_hundreds_of_processes(deploy: Deploy, tmp_path: Path) -> None:
@@ -94,6 +158,16 @@ def test_without_flower_it_says_what_to_install(tmp_path: Path, command: list[st
     assert done.stderr.startswith("askew: a deployment needs Flower (")
     assert done.stderr.endswith("): pip install 'askew[flower]'\n")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_try_says_what_is_lacking_where_flowers_commands_are_not_on_the_path(
+        deploy: Deploy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    which = shutil.which
+    monkeypatch.setattr(shutil, "which", lambda name, path=None: None if name == "flower-supernode" else which(name))
+    code, _, err = deploy("try", "--rounds", "1", "--quiet", "--keep", str(tmp_path / "kept"))
+    assert code == 2
+    assert err == ("askew: flower-supernode is neither beside Python nor on the PATH; install Flower's commands, pip "
+                   "install 'askew[flower]', and put their folder on the PATH\n")
 
 
 def test_the_key_script_makes_keys_and_overwrites_none(deploy: Deploy, tmp_path: Path) -> None:

@@ -6,11 +6,12 @@ Real ServerApp loop, real ClientApps, Flower's wire format; `test_processes.py` 
 from __future__ import annotations
 
 import math
+import random
 from pathlib import Path
 
 import pytest
 import torch
-from local_grid import deployed
+from local_grid import LocalGrid, deployed, settings_of_parts
 from torch import nn
 
 import askew
@@ -52,3 +53,18 @@ def test_buffers_are_averaged_by_our_rule(tmp_path: Path) -> None:
     assert int(theirs.model["2.num_batches_tracked"]) > 0
     for name, weights in theirs.model.items():
         assert torch.equal(ours.model[name], weights), name
+
+
+@pytest.mark.parametrize("method", ["fedavg", "fedper(names=['fc2.*'])"])
+def test_clients_with_test_examples_of_their_own_are_judged_as_in_the_simulation(tmp_path: Path, method: str) -> None:
+    """A table that says whose each row is: the mean over clients of each one's score on its own test rows."""
+    draw = random.Random(0)
+    rows = "".join(f"{draw.choice('aabc')},{draw.gauss(0, 1):.3f},{draw.gauss(0, 1):.3f}\n" for _ in range(90))
+    rows = "".join(f"{line},{int(float(line.split(',')[1]) > 0)}\n" for line in rows.splitlines())
+    (tmp_path / "pooled.csv").write_text("hospital,u,v,ill\n" + rows)
+    base = Recipe(data=f"table('{tmp_path / 'pooled.csv'}', label='ill', client='hospital')", population="natural()",
+                  model="mlp(hidden=[8])", rounds=3)
+    recipe = registry.build("method", method, base=base)
+    ours = deployed(tmp_path, recipe, LocalGrid(tmp_path / "nodes", settings_of_parts(3)), clients=3)
+    theirs = askew.run(recipe, engine="sequential")
+    assert [r["accuracy"] for r in ours.records] == pytest.approx([r["accuracy"] for r in theirs.records], abs=1e-12)

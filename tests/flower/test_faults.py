@@ -131,6 +131,8 @@ def test_a_bad_reply_costs_one_update_and_one_line(tmp_path: Path, said: list[st
     lines = [line for line in said if "is left out" in line]
     assert len(lines) == 1
     assert f"round 1: client c1 (node {BAD}) is left out: " in lines[0]
+    ends = [line.split(", ", 1)[1] for line in said if " of 2: accuracy " in line]
+    assert ends == ["4 clients, 1 of them left out", "4 clients"]
 
 
 def test_what_is_left_out_is_left_out_of_everything(tmp_path: Path) -> None:

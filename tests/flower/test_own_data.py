@@ -146,6 +146,9 @@ def test_a_function_of_the_users_gives_a_client_its_data(tmp_path: Path) -> None
     ({"adversity": ["drop_out(0.1)"]}, "adversity: drop_out simulates what real clients do by themselves"),
     ({"preprocess": ["normalise()"]}, "preprocess: normalise measures the data, which no one place has"),
     ({"stop_after_no_gain": 3}, "stop_after_no_gain: "),
+    ({"population": "iid(clients=3) + hold_out(0.2) + share(0.5)"}, "population: share deals out examples, or changes"),
+    ({"population": "iid(clients=3) + feature_noise(0.5)"}, "population: feature_noise deals out examples, or changes"),
+    ({"population": "iid(clients=3) + hold_out(0.2)"}, "population: hold_out keeps examples at the server, and the "),
     ({"probes": ["weight_divergence()"]}, "a probe wants examples that the server of a deployment does not have"),
 ])
 def test_what_makes_no_sense_with_real_clients_is_refused(tmp_path: Path, changes: dict[str, Any],

@@ -118,7 +118,7 @@ def settings_of_parts(clients: int, **more: Any) -> dict[int, str]:
 def deployed(folder: Path, recipe: Recipe, grid: LocalGrid | None = None, **settings: Any) -> Result:
     """A recipe on a grid of its clients; what came of it."""
     (folder / "recipe.toml").write_text(recipe.to_toml())
-    clients = recipe.population.scheme.args["clients"]
+    clients = settings.get("clients") or recipe.population.scheme.args["clients"]
     grid = grid or LocalGrid(folder / "nodes", settings_of_parts(clients))
     told = {"clients": clients, "data": "recipe", "poll": 0.005, "wait": 20.0, "deadline": 20.0,
             "recipe": str(folder / "recipe.toml"), "out": str(folder / "run"), **settings}

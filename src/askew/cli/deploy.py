@@ -36,15 +36,25 @@ def init(
       askew deploy init hospitals --recipe hospitals.toml
     """
     from askew.flower.app_folder import write_app
+    from askew.flower.preparation import prepare
     from askew.runs.load import load_recipe
 
     import_modules(imports)
     recipe = load_recipe(file, settings or [], method)
-    files = write_app(folder, recipe if seed is None else recipe.replace(seed=seed))
+    prepared = prepare(recipe if seed is None else recipe.replace(seed=seed))
+    recipe, schema = prepared.recipe, prepared.schema
+    files = write_app(folder, recipe, schema, modules=imports or ())
+    if prepared.without:
+        err.print(f"askew: no schema: {prepared.without}; each node encodes its table by itself, and those that differ "
+                  "in columns or categories take no part", soft_wrap=True)
     if as_json:
         print_json({"folder": str(folder), "files": [str(path.relative_to(folder)) for path in files],
-                    "recipe": recipe.name, "seed": recipe.seed if seed is None else seed})
+                    "recipe": recipe.name, "seed": recipe.seed, "inputs": None if schema is None else schema.inputs})
     else:
+        if schema is not None:
+            out.print(f"schema: {len(schema.used)} columns of a table as {len(schema.inputs)} inputs; names, words and "
+                      f"means in {folder / 'federation' / 'schema.json'} travel to all nodes: look at it before",
+                      soft_wrap=True)
         out.print(f"app: {folder}; go on with {folder / 'README.md'}", soft_wrap=True)
 
 
@@ -83,7 +93,8 @@ def try_it(
         if not quiet:
             err.print(f"askew: {line}", soft_wrap=True)
 
-    trial = try_recipe(recipe, say, lambda record: say(f"round {record['round']} of {recipe.rounds}"), folder)
+    trial = try_recipe(recipe, say, lambda record: say(f"round {record['round']} of {recipe.rounds}"), folder,
+                       imports or ())
     simulated, headline = trial.simulated, trial.simulated.headline
     curves = [(one["round"], one[headline], other[headline])
               for one, other in zip(trial.records, simulated.records, strict=True) if headline in one]

@@ -62,12 +62,14 @@ class Feature:
         names = [self.name] if self.categories is None else [f"{self.name}={word}" for word in self.categories]
         return [*names, *([f"{self.name} is empty"] if self.indicator else [])]
 
-    def encode(self, where: str, values: Values, unknown: Unknown = "refuse", decimal: str = ".") -> np.ndarray:
+    def encode(self, where: str, values: Values, unknown: Unknown = "refuse", decimal: str = ".",
+               rows: np.ndarray | None = None) -> np.ndarray:
         """Cells as inputs, float32 [rows, inputs].
 
         Args:
             where: the table, for errors.
             unknown: what becomes of a category that is none of ours.
+            rows: their numbers in the table, from 0, for errors; default: all of its rows.
         """
         floats, bad = (None, None) if self.categories is not None else numbers(values, decimal)
         empty = absent(values) if floats is None or bad is None else np.isnan(floats) & ~bad
@@ -75,16 +77,16 @@ class Feature:
             raise AskewError(f"{where}: {empty_cells({self.name: empty})}; the model was trained on rows without gaps: "
                              "fill them, or leave these rows out")
         if floats is None or bad is None:
-            inputs = self._categories(where, values, unknown)
+            inputs = self._categories(where, values, unknown, rows)
         elif bad.any():
-            row = int(np.flatnonzero(bad)[0])
-            raise AskewError(f"{where}: column {self.name!r} holds {shown(values[row])} in row {row + 1}; it must hold "
-                             "finite numbers")
+            at = int(np.flatnonzero(bad)[0])
+            raise AskewError(f"{where}: column {self.name!r} holds {shown(values[at])} in {_row(rows, at)}; it must "
+                             "hold finite numbers")
         else:
             inputs = np.where(empty, np.float32(self.fill or 0.0), floats)[:, None]
         return np.concatenate([inputs, empty[:, None].astype(np.float32)], axis=1) if self.indicator else inputs
 
-    def _categories(self, where: str, values: Values, unknown: Unknown) -> np.ndarray:
+    def _categories(self, where: str, values: Values, unknown: Unknown, rows: np.ndarray | None) -> np.ndarray:
         assert self.categories is not None
         place = {word: at for at, word in enumerate(self.categories)}
         given = words(values)
@@ -93,7 +95,7 @@ class Feature:
         strange = [row for row, word in enumerate(given) if word is not None and word not in place]
         if strange and unknown == "refuse":
             word = given[strange[0]]
-            raise AskewError(f"{where}: column {self.name!r} holds {shown(word)} in row {strange[0] + 1}, which no "
+            raise AskewError(f"{where}: column {self.name!r} holds {shown(word)} in {_row(rows, strange[0])}, which no "
                              f"training row had; {suggest(word, self.categories[:100])}")
         result = np.zeros((len(given), len(place)), np.float32)
         known = [(row, place[word]) for row, word in enumerate(given) if word is not None and word in place]
@@ -187,12 +189,17 @@ class Columns:
             return [f"{self.text.name} {place}" for place in range(self.text.length)]
         return [name for feature in self.features for name in feature.inputs]
 
-    def encode(self, where: str, columns: Mapping[str, Values], unknown: Unknown = "refuse") -> Tensor:
-        """Rows as inputs: float32 [rows, inputs], of a text int64 [rows, places]."""
+    def encode(self, where: str, columns: Mapping[str, Values], unknown: Unknown = "refuse",
+               rows: np.ndarray | None = None) -> Tensor:
+        """Rows as inputs: float32 [rows, inputs], of a text int64 [rows, places].
+
+        Args:
+            rows: as in `Feature.encode`.
+        """
         if self.text is not None:
             return torch.from_numpy(self.text.encode(columns[self.text.name]))
         return torch.from_numpy(np.concatenate(
-            [f.encode(where, columns[f.name], unknown, self.decimal) for f in self.features], axis=1))
+            [f.encode(where, columns[f.name], unknown, self.decimal, rows) for f in self.features], axis=1))
 
     def check(self, where: str, names: Sequence[str]) -> None:
         """Refuse a table that lacks a column, or has one that was not there when the model was trained."""
@@ -202,8 +209,8 @@ class Columns:
         known = {*self.used, *self.label, *self.others, self.client}
         for name in names:
             if name not in known:
-                raise AskewError(f"{where}: column {name!r} was not in the table that the model was trained on; "
-                                 f"{suggest(name, self.used[:100])} Leave it out")
+                raise AskewError(f"{where}: column {name!r} was not in the table that the model was trained on: leave "
+                                 f"it out; {suggest(name, self.used[:100])}")
 
     def as_mapping(self) -> dict[str, Any]:
         """For a file."""
@@ -229,6 +236,10 @@ def tokens(text: str) -> list[str]:
         ['it', "'", 's', '38', '.', '5', '°', 'c']
     """
     return _TOKEN.findall(text.lower())
+
+
+def _row(rows: np.ndarray | None, at: int) -> str:
+    return f"row {(at if rows is None else int(rows[at])) + 1}"
 
 
 def empty_cells(empty: Mapping[str, np.ndarray]) -> str:

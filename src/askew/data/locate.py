@@ -17,8 +17,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from askew.core.errors import AskewError
+from askew.core.registry import Spec
 
 VARIABLE = "ASKEW_DATA"
+PATHS = ("path", "like")  # arguments of data that name files and folders
 
 
 def data_root(data_dir: str | Path | None = None) -> Path:
@@ -67,3 +69,15 @@ def _chosen(data_dir: str | Path | None) -> str:
     if os.environ.get(VARIABLE):
         return f"from ${VARIABLE}"
     return f"the cache folder; set ${VARIABLE} or --data-dir to look elsewhere"
+
+
+def below(folder: str | Path, spec: Spec) -> Spec:
+    """Data of which the paths that are not whole lie below a folder.
+
+    Example:
+        >>> str(below("/data", Spec("table", {"path": "visits.csv", "label": "ill"})))
+        "table(path='/data/visits.csv', label='ill')"
+    """
+    paths = {name: os.path.join(folder, os.path.expanduser(value)) for name, value in spec.args.items()
+             if name in PATHS and isinstance(value, str)}
+    return spec.with_args(**paths)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import warnings
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from askew.core.bounds import Bounds
 from askew.core.cells import Values, absent, numbers, take, words
-from askew.core.columns import Columns, Feature, Missing, Text, empty_cells
+from askew.core.columns import Columns, Feature, Missing, Text, Unknown, empty_cells
 from askew.core.dataset import Dataset, Examples
 from askew.core.errors import AskewError, shown, suggest
 from askew.core.registry import piece
@@ -22,6 +23,7 @@ from askew.core.targets import NUMBERS, Targets, numbered, read_targets
 from askew.data.features import fit
 from askew.data.labels import encode_labels
 from askew.data.rows import Rows, read_rows
+from askew.data.schema import NO_FILL, check_agrees, encode_by, read_schema
 from askew.data.split import stratified_split
 
 REMEDY = "say missing='mean', 'indicator' or 'drop' (--missing), or mend the table"
@@ -34,7 +36,8 @@ def table(path: str, label: str | list[str], client: str | None = None, features
           categories: list[str] | None = None, missing: Missing = "refuse", delimiter: str | None = None,
           decimal: Literal[".", ","] = ".", text: str | None = None,
           vocabulary: Annotated[int, Bounds(3, 1_000_000)] = 1000,
-          length: Annotated[int, Bounds(1, 100_000)] = 64) -> Dataset:
+          length: Annotated[int, Bounds(1, 100_000)] = 64, like: str | Columns | None = None,
+          unknown: Unknown = "refuse") -> Dataset:
     """Rows of a CSV file (with a header line) or a Parquet file.
 
     A column of numbers is one input, a column of words (or one of `categories`) one input for each of its categories.
@@ -57,6 +60,9 @@ def table(path: str, label: str | list[str], client: str | None = None, features
         decimal: the mark between whole and fraction in CSV.
         text: a column of text, which is then the only input: the numbers of its words, of which the first `length`
             count, and the `vocabulary` most frequent ones are told apart.
+        like: a schema, as `askew deploy init` writes it: inputs, categories, vocabulary and what stands for an empty
+            cell are those that it says, and nothing is measured; columns that it does not name are left out.
+        unknown: with `like`, what becomes of a category that it does not name: "refuse" it; "none" of the known ones.
 
     Returns:
         A data set of float32 inputs [N, inputs] (of text: int64 [N, length]) named after the file; classes and clients
@@ -71,25 +77,35 @@ def table(path: str, label: str | list[str], client: str | None = None, features
     path = os.path.expanduser(path)
     rows = read_rows(path, delimiter)
     special = [*asked, *([client] if client is not None else [])]
+    schema = read_schema(like) if isinstance(like, str) else like
     for wanted in [*special, *(features or []), *(drop or []), *(categories or []), *([text] if text else [])]:
         if wanted not in rows:
             raise AskewError(f"{path}: no column {wanted!r}; {suggest(wanted, islice(rows, 100))}")
-    chosen = _chosen(path, rows, special, features, drop, text)
+    if schema is None:
+        chosen = _chosen(path, rows, special, features, drop, text)
+    else:
+        check_agrees(path, schema, list(rows), features, drop, categories, text)
+        chosen, text = schema.used, None if schema.text is None else schema.text.name
+        missing = "drop" if missing == "drop" else schema.missing
     for name in asked:
         if name in chosen:
             raise AskewError(f"{path}: label {name!r} is also among the features; a model would read the answer off it")
     flat = _flat(path, rows, [*special, *chosen])
-    kept = _kept(path, flat, special, missing, text)
+    kept = _kept(path, flat, special, missing, text, REMEDY if schema is None else NO_FILL)
     columns = flat if len(kept) == len(flat[special[0]]) else {name: take(v, kept) for name, v in flat.items()}
     y, classes = _targets(path, columns, asked, targets, kept, decimal)
     train, test = stratified_split(y.numpy() if targets == "classes" else np.zeros(len(y)), test_fraction)
     others = tuple(name for name in rows if name not in (*chosen, *special))
-    known = None if text is None else Text.fit(text, take(columns[text], train), vocabulary, length)
-    fitted = () if text is not None else fit(path, {name: columns[name] for name in chosen}, train, categories or [],
-                                             missing, decimal, kept)
-    about = Columns(fitted, tuple(asked), client, others, missing, known, decimal, delimiter)
-    x = about.encode(path, columns, unknown="none")
-    _warn_of_unknown(path, columns, about.features, test)
+    if schema is not None:
+        about = replace(schema, label=tuple(asked), client=client, others=others, decimal=decimal, delimiter=delimiter)
+        x = encode_by(about, path, columns, unknown, kept)
+    else:
+        known = None if text is None else Text.fit(text, take(columns[text], train), vocabulary, length)
+        fitted = () if text is not None else fit(path, {name: columns[name] for name in chosen}, train,
+                                                 categories or [], missing, decimal, kept)
+        about = Columns(fitted, tuple(asked), client, others, missing, known, decimal, delimiter)
+        x = about.encode(path, columns, unknown="none")
+        _warn_of_unknown(path, columns, about.features, test)
     splits = [Examples(x[part], y[part]) for part in (train, test)]
     if client is None:
         return Dataset(Path(path).stem, splits[0], splits[1], classes, targets=targets, columns=about)
@@ -125,7 +141,8 @@ def _flat(path: str, rows: Rows, wanted: list[str]) -> dict[str, Values]:
     return flat
 
 
-def _kept(path: str, columns: dict[str, Values], special: list[str], missing: Missing, text: str | None) -> np.ndarray:
+def _kept(path: str, columns: dict[str, Values], special: list[str], missing: Missing, text: str | None,
+          remedy: str) -> np.ndarray:
     """The rows that count: all, where no cell is empty that may not be; whole ones with missing="drop"."""
     empty = _with_gaps({name: absent(values) for name, values in columns.items() if name != text})
     rows = len(columns[special[0]])
@@ -138,7 +155,7 @@ def _kept(path: str, columns: dict[str, Values], special: list[str], missing: Mi
         raise AskewError(f"{path}: {empty_cells(gaps)}; a row needs its label and client: say missing='drop' "
                          "(--missing), or mend the table")
     if empty and missing == "refuse":
-        raise AskewError(f"{path}: {empty_cells(empty)}; {REMEDY}")
+        raise AskewError(f"{path}: {empty_cells(empty)}; {remedy}")
     return np.arange(rows)
 
 

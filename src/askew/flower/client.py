@@ -12,6 +12,8 @@ from askew.core.compat import tree_map
 from askew.core.errors import AskewError, first_line
 from askew.core.recipe import Recipe
 from askew.core.tensors import ModelState, Tree
+from askew.data.schema import parse_schema
+from askew.engine.device import available
 from askew.engine.evaluate import evaluate, example_scores
 from askew.engine.protocol import Job, Lane
 from askew.engine.sequential import train_job
@@ -37,7 +39,8 @@ def client_app(data: Load | None = None) -> Any:
             try:
                 return Message(action(_Node(message.content, context, data)), reply_to=message)
             except Exception as error:  # it may quote a cell or a path: that stays here
-                say(f"no answer to {kind}: {first_line(error)}", error)
+                # one line where it is said what to do; else with the way that it came
+                say(f"no answer to {kind}: {first_line(error)}", None if isinstance(error, AskewError) else error)
                 reason = f"{type(error).__name__}; the node's log says more"
                 return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason), reply_to=message)
 
@@ -58,7 +61,9 @@ class _Node:
         self._charge = Charge.of(self._about)
         self._settings = settings_of(context)
         self._recipe = Recipe.from_toml(self._charge.recipe)
-        self._data = load(self._settings, self._recipe, data)
+        self._device = available(self._settings.device)
+        schema = parse_schema(self._charge.schema, "what the server sends") if self._charge.schema else None
+        self._data = load(self._settings, self._recipe, data, schema)
 
     def hello(self) -> Any:
         """What this node has."""
@@ -69,8 +74,8 @@ class _Node:
         """This client's round with one model."""
         task, client, number = self._task(), self._charge.client, int(self._about["model"])
         start = self._model(task, "model")
-        shared = tree_of(self._content["shared"], dict(task.server.broadcast(task.server.init(start.params)))
-                         if task.server.broadcasts else {})
+        form = dict(task.server.broadcast(task.server.init(start.params))) if task.server.broadcasts else {}
+        shared = self._placed(tree_of(self._content["shared"], form))
         memory, asked = ClientMemory(task.client.keep, start), next(iter(from_text(self._about["start"])), None)
         row, started = self._remembered(task, start, asked)
         if memory:
@@ -103,14 +108,19 @@ class _Node:
 
     def _task(self) -> Task:
         charge = self._charge
-        return task_of(self._data.with_classes(charge.classes), self._recipe, charge.client, charge.clients, "cpu")
+        return task_of(self._data.with_classes(charge.classes), self._recipe, charge.client, charge.clients,
+                       self._device)
 
     def _model(self, task: Task, name: str) -> ModelState:
         model, frozen = model_in(self._content, name, task.fresh, task.frozen)
         with torch.no_grad():
             for at, v in task.frozen.items():
                 v.copy_(frozen[at])
-        return model
+        return ModelState(self._placed(model.params), self._placed(model.buffers))
+
+    def _placed(self, tree: Tree) -> Any:
+        """What came by message or from a file, on this node's device."""
+        return tree_map(lambda v: v.to(self._device), tree)
 
     @property
     def _memory(self) -> NodeMemory:
@@ -120,7 +130,7 @@ class _Node:
         """What this client remembers, and of which version that is; as before its first round where it is lost."""
         first = task.client.keep(model)
         row = None if version is None else self._memory.get(version, first)
-        return (first, None) if row is None else (row, version)
+        return (first, None) if row is None else (self._placed(row), version)
 
     def _entered(self, task: Task, model: ModelState, row: Tree) -> ModelState:
         return task.client.enter(model, row) if task.client.enters else model

@@ -14,7 +14,7 @@ from askew.core.pool import Changes
 from askew.core.tensors import ModelState
 from askew.engine.evaluate import device_record, evaluate, record_of
 from askew.engine.task import Task
-from askew.flower.grid_engine import GridEngine, by_test_examples
+from askew.flower.grid_engine import GridEngine, Ledger, by_test_examples
 from askew.flower.roster import Roster
 from askew.rounds.gather import Gathering
 from askew.rounds.simulation import Record, RowOf, Simulation
@@ -44,6 +44,7 @@ class Deployment(Simulation):
         self._probe_context = context if tested else replace(context, predict=elsewhere)
         self._remembers = bool(self.memory)
         self.memory = ClientMemory(lambda model: (), task.fresh)  # nobody's: it stays with the clients
+        self._ledger_to_be: Ledger | None = None  # while a round is judged: as it will be when it is done
         self._said: dict[int, dict[str, float]] = {}  # client -> what it last said of models
         self._said_in = -1  # rounds completed when they were asked last
         self._clones: Mapping[int, int] = {}  # child -> parent, of the round that is being completed
@@ -79,26 +80,34 @@ class Deployment(Simulation):
     @state.setter
     def state(self, saved: Mapping[str, Any]) -> None:
         Simulation.state.__set__(self, saved)  # type: ignore[attr-defined]
-        self.engine.ledger.clear()
-        self.engine.ledger.update({(model, client): (of, round) for model, client, of, round in saved["ledger"]})
+        self.engine.ledger = {(model, client): (of, round) for model, client, of, round in saved["ledger"]}
         self._said = saved["said"]
 
     def _complete(self, launched: Any) -> None:
+        self._ledger_to_be = None
         super()._complete(launched)
         received = {f"received_{name}": value for name, value in self.engine.received.items()}
         self.last_record.update(received)
 
     def _remember(self, gathering: Gathering, changes: Changes) -> None:
+        self.engine.ledger = self._ledger_after(gathering, changes)
+        self._ledger_to_be = None
+
+    def _rows_after(self, gathering: Gathering, changes: Changes) -> RowOf:
+        """Clients judge with what they remember of this round, which is not taken down before it is judged."""
+        self._ledger_to_be = self._ledger_after(gathering, changes)
+        return super()._rows_after(gathering, changes)
+
+    def _ledger_after(self, gathering: Gathering, changes: Changes) -> Ledger:
         """The versions that count from now on: those of whose updates the models were made."""
-        ledger = self.engine.ledger
+        ledger = dict(self.engine.ledger)
         if self._remembers:
             for number, cohort in gathering.cohorts.items():
                 ledger.update({(number, client): (number, gathering.round) for client in cohort.clients})
             for parent, child in changes.clones:
                 ledger.update({(child, client): version for (number, client), version in list(ledger.items())
                                if number == parent})
-        for at in [at for at in ledger if at[0] in changes.deleted]:
-            del ledger[at]
+        return {at: version for at, version in ledger.items() if at[0] not in changes.deleted}
 
     def _update_pool(self) -> Changes:
         changes = super()._update_pool()
@@ -123,7 +132,8 @@ class Deployment(Simulation):
 
     def _ask(self, wanted: Mapping[int, list[int]]) -> None:
         models = {int(number): self.view(int(number)) for numbers in wanted.values() for number in numbers}
-        self._said = {**self._said, **self.engine.judge(self.round, models, wanted)}
+        ledger = self.engine.ledger if self._ledger_to_be is None else self._ledger_to_be
+        self._said = {**self._said, **self.engine.judge(self.round, models, wanted, ledger)}
         self._said_in = self.round
 
     def evaluate(self, row: RowOf | None = None) -> Record:

@@ -37,6 +37,7 @@ class GridEngine:
     Args:
         form: of what a client of this task sends.
         grid: Flower's.
+        schema: how clients' tables become inputs, in JSON.
 
     Attributes:
         ledger: which version of its memory each client goes on from; `Deployment` keeps it.
@@ -48,11 +49,12 @@ class GridEngine:
     batches_lanes = False
     peers = None
 
-    def __init__(self, task: Task, form: Tree, grid: Any, roster: Roster, settings: ServerSettings) -> None:
+    def __init__(self, task: Task, form: Tree, grid: Any, roster: Roster, settings: ServerSettings,
+                 schema: str = "") -> None:
         self._task, self._grid, self._roster, self._settings = task, grid, roster, settings
         self.ledger: Ledger = {}
         self._guard = leave_out(settings.longest)
-        self._recipe = task.recipe.to_toml()
+        self._recipe, self._schema = task.recipe.to_toml(), schema
         self._form = form
         self.received: dict[str, float] = {}
 
@@ -61,17 +63,18 @@ class GridEngine:
             for chunk in self._round(lane):
                 yield i, chunk
 
-    def judge(self, round: int, models: Mapping[int, ModelState],
-              wanted: Mapping[int, Sequence[int]]) -> dict[int, dict[str, float]]:
+    def judge(self, round: int, models: Mapping[int, ModelState], wanted: Mapping[int, Sequence[int]],
+              ledger: Ledger) -> dict[int, dict[str, float]]:
         """How good models are at the clients: client -> what it says; clients that say nothing are not there.
 
         Args:
             round: rounds completed.
             wanted: client -> the models that it is to judge.
+            ledger: with which versions of their memory.
         """
         contents = {}
         for client, numbers in wanted.items():
-            versions = {n: self.ledger[n, client] for n in numbers if (n, client) in self.ledger}
+            versions = {n: ledger[n, client] for n in numbers if (n, client) in ledger}
             content = judge_content(self._charge(client, round), {n: models[n] for n in numbers}, self._task.frozen,
                                     versions)
             contents[client] = self._roster.members[client].node, content
@@ -90,7 +93,7 @@ class GridEngine:
 
     def _charge(self, client: int, round: int) -> Charge:
         roster = self._roster
-        return Charge(roster.run, self._recipe, client, len(roster.members), roster.classes, round)
+        return Charge(roster.run, self._recipe, self._schema, client, len(roster.members), roster.classes, round)
 
     def _round(self, lane: Lane) -> list[Chunk]:
         """The jobs of a lane that came to something, in their order."""

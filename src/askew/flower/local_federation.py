@@ -22,6 +22,7 @@ from typing import Any
 
 from askew.core.errors import AskewError
 from askew.core.files import write_text
+from askew.flower.library import INSTALL
 from askew.runs.folders import METRICS
 from askew.runs.run_folder import SUMMARY, RunFolder
 
@@ -55,6 +56,10 @@ class LocalFederation:
             "FLWR_DISABLE_UPDATE_CHECK": "1", "OMP_NUM_THREADS": str(threads), "NO_COLOR": "1",
             "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.3",  # seconds, on the way of each message; 1 by default
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])}
+        for command in ("flwr", "flower-superlink", "flower-supernode"):
+            if shutil.which(command, path=self._environment["PATH"]) is None:
+                raise AskewError(f"{command} is neither beside Python nor on the PATH; install Flower's commands, "
+                                 f"{INSTALL}, and put their folder on the PATH")
 
     def __enter__(self) -> LocalFederation:
         return self

@@ -18,7 +18,7 @@ from askew.flower.node_memory import Version, as_text, from_text
 from askew.flower.wire import record_of, tree_of
 
 HELLO, TRAIN, JUDGE = "query.hello", "train.askew", "evaluate.askew"  # Flower's kinds, and our names for actions
-FORMAT = 1  # of messages; raised when a node of an earlier version would misread them
+FORMAT = 2  # of messages; raised when a node of an earlier version would misread them
 ABOUT, NUMBERS = "askew", "numbers"
 
 
@@ -29,6 +29,7 @@ class Charge:
     Args:
         run: names the run, also when it is resumed: what clients remember is filed under it.
         recipe: in TOML.
+        schema: how clients' tables become inputs, in JSON; empty: each encodes its table by itself.
         client: the number that the server has given this client.
         clients: how many there are.
         classes: the federation's.
@@ -37,21 +38,23 @@ class Charge:
 
     run: str
     recipe: str
+    schema: str = ""
     client: int = 0
     clients: int = 1
     classes: tuple[str, ...] = ()
     round: int = 0
 
     def record(self, **more: Any) -> Any:
-        return ConfigRecord({"format": FORMAT, "run": self.run, "recipe": self.recipe, "client": self.client,
-                             "clients": self.clients, "classes": list(self.classes), "round": self.round, **more})
+        return ConfigRecord({"format": FORMAT, "run": self.run, "recipe": self.recipe, "schema": self.schema,
+                             "client": self.client, "clients": self.clients, "classes": list(self.classes),
+                             "round": self.round, **more})
 
     @classmethod
     def of(cls, record: Any) -> Charge:
         if record.get("format") != FORMAT:
             raise AskewError(f"the server speaks format {record.get('format')}, and this node {FORMAT}; install the "
                              "same version of askew on both")
-        return cls(record["run"], record["recipe"], int(record["client"]), int(record["clients"]),
+        return cls(record["run"], record["recipe"], record["schema"], int(record["client"]), int(record["clients"]),
                    tuple(record["classes"]), int(record["round"]))
 
 

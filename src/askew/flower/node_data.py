@@ -14,6 +14,7 @@ import torch
 import askew.partition
 from askew.core import registry
 from askew.core.arguments import check_fields
+from askew.core.columns import Columns
 from askew.core.dataset import Dataset, Examples, Source
 from askew.core.errors import AskewError, shown
 from askew.core.ownership import Ownership
@@ -46,41 +47,54 @@ class NodeData:
 
     def with_classes(self, classes: Sequence[str]) -> NodeData:
         """With labels as positions in the federation's classes, of which this client may lack some."""
-        data = self.data
-        if data.targets != "classes" or tuple(classes) == data.classes:
-            return self
-        places = {name: place for place, name in enumerate(classes)}
-        if unknown := [name for name in data.classes if name not in places]:
-            raise AskewError(f"{data.name}: class {shown(unknown[0])} is none of the federation's; its examples were "
-                             "others when the run began")
-        table = torch.tensor([places[name] for name in data.classes])
+        validation = self.validation
+        if validation is not None:
+            validation = with_classes(replace(self.data, train=validation), classes).train
+        return replace(self, data=with_classes(self.data, classes), validation=validation)
 
-        def moved(examples: Examples) -> Examples:
-            return Examples(examples.x, table[examples.y])
 
-        return replace(self, data=replace(data, classes=tuple(classes), train=moved(data.train), test=moved(data.test)),
-                       validation=None if self.validation is None else moved(self.validation))
+def with_classes(data: Dataset, classes: Sequence[str]) -> Dataset:
+    """The same data with labels as positions in the federation's classes."""
+    if data.targets != "classes" or tuple(classes) == data.classes:
+        return data
+    places = {name: place for place, name in enumerate(classes)}
+    if unknown := [name for name in data.classes if name not in places]:
+        raise AskewError(f"{data.name}: class {shown(unknown[0])} is none of the federation's; its examples were "
+                         "others when the run began")
+    table = torch.tensor([places[name] for name in data.classes])
+    train, test = (Examples(examples.x, table[examples.y]) for examples in (data.train, data.test))
+    return replace(data, classes=tuple(classes), train=train, test=test)
 
 
 Load = Callable[[NodeSettings, Recipe], "NodeData | Dataset"]
 
 
-def load(settings: NodeSettings, recipe: Recipe, function: Load | None = None) -> NodeData:
+def load(settings: NodeSettings, recipe: Recipe, function: Load | None = None,
+         schema: Columns | None = None) -> NodeData:
     """A node's examples.
 
     Args:
         function: of the user's, in place of what the settings name.
+        schema: as which a table's columns become inputs.
     """
     if function is not None:
         loaded = function(settings, recipe)
     elif settings.part >= 0:
         return _part(settings, recipe)
     elif settings.data:
-        loaded = registry.build("data", settings.data, data_dir=settings.data_dir or None)
+        loaded = read_alike(settings.data, schema, settings.data_dir or None)
     else:
         raise AskewError("this node has no data: name them in its settings, data = \"table('visits.csv', "
                          "label='ill')\"")
     return _validated(loaded if isinstance(loaded, NodeData) else NodeData(loaded), recipe)
+
+
+def read_alike(text: str, schema: Columns | None, data_dir: str | None = None) -> Dataset:
+    """Data as settings name them; a table's columns become inputs as a schema says, unless its `like` names another."""
+    spec = registry.parse("data", text)
+    like = {} if schema is None or "like" in spec.args else {"like": schema}
+    data: Dataset = registry.build("data", spec, data_dir=data_dir, **like)
+    return data
 
 
 def _validated(node: NodeData, recipe: Recipe) -> NodeData:
@@ -122,17 +136,24 @@ def _part(settings: NodeSettings, recipe: Recipe) -> NodeData:
 def facts(node: NodeData, settings: NodeSettings) -> dict[str, Any]:
     """What the server is told of a node: sizes, form and names; how many of each class, if the node allows it."""
     data = node.data
-    inputs = "" if data.columns is None else hashlib.sha256(json.dumps(data.columns.inputs).encode()).hexdigest()
     counts = np.bincount(data.labels_of(data.train), minlength=data.num_classes)
     return {"client": settings.client, "examples": len(data.train),
             "validation": 0 if node.validation is None else len(node.validation),
             "test": len(data.test) if node.tested else 0, "shape": list(data.input_shape),
             "dtype": str(data.train.x.dtype).removeprefix("torch."), "targets": data.targets,
-            "target_shape": list(data.train.y.shape[1:]), "classes": list(data.classes), "inputs": inputs,
+            "target_shape": list(data.train.y.shape[1:]), "classes": list(data.classes), "inputs": inputs_print(data),
             "labels": counts.tolist() if settings.report_labels else []}
 
 
-def task_of(node: NodeData, recipe: Recipe, client: int, clients: int, device: str) -> Task:
+def inputs_print(data: Dataset) -> str:
+    """A fingerprint of what a table's columns became: names of the inputs, and words of a vocabulary."""
+    if data.columns is None:
+        return ""
+    known = [data.columns.inputs, data.columns.text.vocabulary if data.columns.text is not None else ()]
+    return hashlib.sha256(json.dumps(known).encode()).hexdigest()
+
+
+def task_of(node: NodeData, recipe: Recipe, client: int, clients: int, device: torch.device) -> Task:
     """The recipe as this client computes it: its own examples under its own number, and a stand-in for everybody else.
 
     The others have no part in what is computed here; with their number the recipe's checks are those of the whole.

@@ -27,6 +27,8 @@ from askew.runs.model_file import DTYPES
 
 CLIENTS, LABELS = "clients.json", "labels.csv"  # in the run folder
 FORM = ("shape", "dtype", "targets", "target_shape", "inputs")  # in which all clients must be alike
+ALIKE = ("names, categories, gaps or vocabulary differ: encode all alike by a schema (docs/deploy.md, tables that "
+         "differ)")
 Size = Annotated[int, Bounds(0, LARGEST)]
 
 
@@ -205,7 +207,9 @@ def _alike(members: Iterable[Member]) -> list[Member]:
         if form != usual:
             name, has, want = next(((name, a, b) for name, a, b in zip((*FORM, "classes"), form, usual, strict=False)
                                     if a != b), ("classes", "others", "the others'"))
-            say(f"client {member.client} (node {member.node}) takes no part: its {name} is {has}, and most have {want}")
+            differs = (f"its {name} is {has}, and most have {want}" if name != "inputs" else
+                       f"its table's columns become other inputs than most others' do; {ALIKE}")
+            say(f"client {member.client} (node {member.node}) takes no part: {differs}")
     return [member for member, form in zip(members, forms, strict=True) if form == usual]
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
+from askew.core import registry
 from askew.core.arguments import check_fields
 from askew.core.bounds import LARGEST, Bounds, Count, Positive
 from askew.core.errors import AskewError, suggest
 from askew.core.files import MEGABYTE, read_text
 from askew.core.recipe import read_toml
+from askew.data.locate import below
 
 T = TypeVar("T")
 
@@ -23,6 +26,7 @@ class ServerSettings:
 
     Args:
         recipe: the recipe's file, beside the app or by its whole path.
+        schema: how nodes' tables become inputs, a file likewise; nothing: each node encodes its table by itself.
         out: the run folder, which has to be new, or that of the run to resume.
         resume: go on from the last checkpoint in `out`.
         clients: how many clients to wait for; 0: as many as are there when `wait` is over.
@@ -38,6 +42,7 @@ class ServerSettings:
     """
 
     recipe: str = "recipe.toml"
+    schema: str = ""
     out: str = ""
     resume: bool = False
     clients: Annotated[int, Bounds(0, LARGEST)] = 0
@@ -52,6 +57,9 @@ class ServerSettings:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.out and not os.path.isabs(os.path.expanduser(self.out)):
+            raise AskewError(f"out: {self.out!r} is not a whole path, and the server's process may run in any folder; "
+                             "write it from / on")
         if not self.out:
             raise AskewError("out: no run folder is named; write out = \"...\" under [tool.flwr.app.config], or "
                              "--run-config 'out=\"...\"'")
@@ -64,6 +72,8 @@ class ServerSettings:
 class NodeSettings:
     """What a node says of itself; a TOML file on its machine, whose path `--node-config 'settings="..."'` gives.
 
+    Paths in it that are not whole are below the file's folder.
+
     Args:
         client: its name in the federation. Clients are numbered by their names, and a node that comes back is known by
             its name.
@@ -72,6 +82,7 @@ class NodeSettings:
         report_labels: whether the server may know how many examples of each class there are here.
         memory: folder for what this client remembers between rounds.
         data_dir: where data sets are that have names of their own.
+        device: on which this client trains and judges: "cpu", "cuda", "cuda:1", ...
     """
 
     client: str
@@ -80,6 +91,7 @@ class NodeSettings:
     report_labels: bool = False
     memory: str = ""
     data_dir: str = ""
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -88,11 +100,14 @@ class NodeSettings:
 
     @classmethod
     def read(cls, path: str | Path) -> NodeSettings:
-        """From a node's file; paths in it that are not whole are below its folder."""
+        """From a node's file."""
         path = Path(path).expanduser()
         settings = _of_keys(cls, str(path), read_toml(read_text(path, "node's settings", MEGABYTE), str(path)))
-        memory = path.parent / (settings.memory or "memory")
-        return dataclasses.replace(settings, memory=str(memory.absolute()))
+        folder = path.absolute().parent
+        data = str(below(folder, registry.parse("data", settings.data))) if settings.data else ""
+        return dataclasses.replace(
+            settings, data=data, memory=os.path.join(folder, os.path.expanduser(settings.memory or "memory")),
+            data_dir=os.path.join(folder, os.path.expanduser(settings.data_dir)) if settings.data_dir else "")
 
 
 def server_settings(config: Mapping[str, Any]) -> ServerSettings:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from askew.core.errors import AskewError
 from askew.core.recipe import Recipe
+from askew.data.locate import below
 from askew.engine.build import build_task
 from askew.flower.app_folder import write_app
 from askew.flower.local_federation import LocalFederation
+from askew.flower.preparation import prepare
+from askew.flower.server_task import check_recipe
 from askew.runs.result import Result
 from askew.runs.run import run
 
@@ -46,14 +49,17 @@ class Trial:
 
 
 def try_recipe(recipe: Recipe, say: Callable[[str], None], on_round: Callable[[dict[str, Any]], None],
-               keep: Path | None = None) -> Trial:
+               keep: Path | None = None, modules: Sequence[str] = ()) -> Trial:
     """Deploy a recipe on this machine, each of its clients a node, and simulate it.
 
     Args:
         say: told what is being done.
         on_round: called with each record of the deployment.
         keep: a new folder for app, keys, logs and run, which stay there; else they go.
+        modules: as `write_app` takes them.
     """
+    recipe = prepare(recipe.replace(data=below(Path.cwd(), recipe.data))).recipe  # nodes run in another folder
+    check_recipe(recipe, parts=True)
     clients = build_task(recipe).num_clients
     if clients > MOST_NODES:
         raise AskewError(f"population: {clients} clients would be {clients} processes here; try it with at most "
@@ -62,7 +68,7 @@ def try_recipe(recipe: Recipe, say: Callable[[str], None], on_round: Callable[[d
     folder = Path(tempfile.mkdtemp(prefix="askew-deploy-")) if keep is None else keep
     try:
         app = folder if keep is not None else folder / "app"
-        write_app(app, recipe)
+        write_app(app, recipe, parts=True, modules=modules)
         began = time.monotonic()
         with LocalFederation(app) as federation:
             say("starting the SuperLink (TLS, node keys)")

@@ -25,6 +25,7 @@ from askew.core.recipe import Recipe
 from askew.data import image_folder, npz, table
 from askew.data.cifar10 import read_batch
 from askew.data.mnist import read_idx
+from askew.data.schema import schema_text
 from askew.data.skew_table import read_counts
 from askew.data.speech_commands import TEST_LIST, _features, read_clip, read_list
 from askew.engine.build import build_task
@@ -120,6 +121,23 @@ def read_model(path: Path) -> Any:
         row = {f.name: f.categories[0] if f.categories else "1" for f in model.columns.features}
         model.predict([row], client=(model.clients or (None,))[0])
     return model
+
+
+def schemas(folder: Path) -> list[Path]:
+    """Of a table with gaps, and of texts."""
+    formats.tables(folder)
+    (folder / "notes.csv").write_text("note,y\n" + "no pain,u\npain,v\n" * 5)
+    rows = table(str(folder / "gaps.csv"), label="y", client="site", missing="indicator")
+    notes = table(str(folder / "notes.csv"), label="y", text="note", length=4)
+    for name, data in (("gaps", rows), ("notes", notes)):
+        assert data.columns is not None
+        (folder / f"{name}.json").write_text(schema_text(data.columns))
+    return [folder / "gaps.json", folder / "notes.json"]
+
+
+def read_by_schema(path: Path) -> Any:
+    """And the table that is encoded by it."""
+    return table(str(path.with_suffix(".csv")), label="y", like=str(path))
 
 
 def results(folder: Path) -> list[Path]:
@@ -219,6 +237,7 @@ READERS = (
     Reader("weights", weights, lambda path: pretrained(str(path)).make(start_context(_task())),
            ("pieces/start/pretrained.py:make",)),
     Reader("model", models, read_model, ("runs/model_file.py:read_about",), formats.rearranged_json),
+    Reader("schema", schemas, read_by_schema, ("data/schema.py:read_schema",), formats.rearranged_json),
     Reader("results", results, store.read, ("papers/store.py:read",)),
     Reader("node's settings", node_settings, NodeSettings.read, ("flower/settings.py:read",)),
     Reader("node's memory", memories, lambda path: NodeMemory(path.parents[1], path.parent.name).get((0, 4), MEMORY),
@@ -235,7 +254,7 @@ READERS = (
 NOT_HERE = {
     "core/files.py": "opens for the others; each of them is here",
     "data/digits.py": "a file of the package",
-    "flower/app_folder.py": "files of the package",
+    "flower/app_folder.py": "files of the package, and modules that were imported before",
     "flower/local_federation.py": "logs, which are shown, and what the system says of processes",
     **({} if find_spec("flwr") else {"flower/roster.py": "Flower is not installed"}),
     "data/fetch.py": "archives whose SHA-256 is in the source",

@@ -53,6 +53,7 @@ client = "$name"
 data = ""                # this node's examples, e.g. "table('/data/visits.csv', label='ill')" or "image_folder('/data/scans')"
 report-labels = false    # whether the server may know how many examples of each class there are here
 memory = "memory"        # what this client remembers between rounds, below this folder
+device = "cpu"           # on which this client trains: "cpu", "cuda", "cuda:1"
 END
     echo "$here/nodes/$name: key.pub goes to the server; the rest stays here; say in node.toml where the data are"
     ;;
