@@ -43,7 +43,8 @@ fast: setup
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -q -m 'not slow'
 
 long: setup
-	ASKEW_LONG=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -q tests/conformance tests/kernels
+	ASKEW_LONG=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -q tests/conformance tests/kernels \
+		tests/strangers tests/engine/test_graphed.py
 
 fuzz: setup
 	OMP_NUM_THREADS=1 PYTHONPATH=tests/support $(BIN)/python -m fuzzing.long

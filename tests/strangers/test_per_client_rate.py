@@ -29,8 +29,8 @@ def own_rates(rates: list[float], at: float = 100.0) -> askew.Optimiser:
 
 
 RATES = [0.3, 0.02, 0.1, 0.2, 0.05]
-RECIPE = askew.Recipe(population="power_law(clients=5, exponent=1.0, min_examples=20)", batch_size=64, rounds=3,
-                      fraction=0.8, model="mlp(hidden=[12])", client=[own_rates(RATES, at=200.0)])
+RECIPE = askew.Recipe(population="power_law(clients=5, exponent=1.0, min_examples=20)", batch_size=32, rounds=3,
+                      fraction=0.8, model="mlp(hidden=[16])", client=[own_rates(RATES, at=200.0)])
 
 
 @cache
@@ -43,7 +43,7 @@ def plain():
         for client in sample(task, number):
             local, indices = copy.deepcopy(model), torch.from_numpy(task.population.train[client])
             optimiser = torch.optim.SGD(local.parameters(), RATES[client] * min(1.0, 200 / len(indices)))
-            for batch in batches(indices, 1, 64, rng.key(0, "client", number, client)):
+            for batch in batches(indices, 1, 32, rng.key(0, "client", number, client)):
                 optimiser.zero_grad()
                 F.cross_entropy(local(data.x[batch].float() / 255), data.y[batch]).backward()
                 optimiser.step()
