@@ -75,7 +75,7 @@ flower-old:
 	$(PYTHON) -m venv $(OLD)
 	$(OLD)/bin/pip install --quiet -c constraints.txt torch
 	$(OLD)/bin/pip install --quiet -c constraints.txt -e '.[test]' flwr==$(FLOWER_OLD)
-	OMP_NUM_THREADS=1 $(OLD)/bin/pytest -q -m 'not slow' tests/flower
+	OMP_NUM_THREADS=1 $(OLD)/bin/pytest -q tests/flower --ignore tests/flower/test_processes.py
 
 papers: setup
 	$(BIN)/python -m askew.report.paper_page results docs

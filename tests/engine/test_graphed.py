@@ -43,6 +43,7 @@ RECIPES = {
     "clipped, with momentum": BASE.replace(client=["clip_gradient(0.5)", "sgd(lr=0.05, momentum=0.9, nesterov=True)"]),
     "normalised locally": BASE.replace(model="mcmahan_cifar_cnn()", population=BASE.population + "hold_out(0.9)"),
 }
+LARGE = ["strided and residual", "batch norm, unequal sizes"]  # networks that train for seconds
 
 
 def trained(recipe, device, engine, rounds=3, **options):
@@ -63,7 +64,7 @@ def relative(a, b):
     return float((sum(((a[k] - b[k]) ** 2).sum() for k in a) / sum((a[k] ** 2).sum() for k in a)).sqrt())
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LARGE)) for name in RECIPES])
 @pytest.mark.parametrize(("device", "compiled"), WAYS)
 def test_the_graphed_engine_equals_the_reference(name, device, compiled):
     assert relative(reference(name), trained(RECIPES[name], device, Vectorised, graphed=True, compiled=compiled)) < 1e-4

@@ -49,6 +49,7 @@ def bad_rate() -> Iterator[dict[str, bool]]:
     registry._PIECES["client"].pop("step_that_fails")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["sequential", "vectorised"])
 def test_a_configuration_that_fails_does_not_stop_the_others(bad_rate: dict[str, bool], engine: str,
                                                              tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from functools import cache
 
+import pytest
 import torch
 import torch.nn.functional as F
 
@@ -69,5 +70,6 @@ def test_it_is_torchs_optimiser_kept_per_client(train):
         torch.testing.assert_close(got[name], v, atol=1e-4, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_check_piece():
     check_piece(amsgrad(0.01), compiled=False)

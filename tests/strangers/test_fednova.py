@@ -6,6 +6,7 @@ import copy
 from dataclasses import dataclass
 from functools import cache
 
+import pytest
 import torch
 import torch.nn.functional as F
 
@@ -85,5 +86,6 @@ def test_it_is_the_papers_update(train):
         torch.testing.assert_close(got[name], v, atol=5e-5, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_check_piece():
     check_piece(nova(), compiled=False)

@@ -8,6 +8,7 @@ from functools import cache
 from typing import ClassVar
 
 import numpy as np
+import pytest
 import torch
 import torch.nn.functional as F
 
@@ -76,5 +77,6 @@ def test_it_is_numpys_median_of_the_models(train):
         torch.testing.assert_close(got[name], v, atol=5e-5, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_check_piece():
     check_piece(middle_one(), compiled=False)

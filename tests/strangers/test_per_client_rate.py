@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from functools import cache
 
+import pytest
 import torch
 import torch.nn.functional as F
 
@@ -60,5 +61,6 @@ def test_each_client_has_its_rate(train):
         torch.testing.assert_close(got[name], v, atol=5e-5, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_check_piece():
     check_piece(own_rates([0.1, 0.2, 0.05, 0.3, 0.1, 0.2], at=200.0), compiled=False)

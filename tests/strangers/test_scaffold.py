@@ -6,6 +6,7 @@ import copy
 from dataclasses import dataclass
 from functools import cache
 
+import pytest
 import torch
 import torch.nn.functional as F
 
@@ -109,6 +110,7 @@ def test_it_is_the_papers_loop(train):
         torch.testing.assert_close(got[name], v, atol=5e-5, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_check_piece():
     check_piece(with_variates(0.1), ["mean('uniform')", keep_variate()], compiled=False)
     check_piece(keep_variate(), [with_variates(0.1)], compiled=False)
