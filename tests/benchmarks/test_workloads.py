@@ -111,6 +111,7 @@ def swapped(order):
     return torch.cat([order[..., 10:20], order[..., :10], order[..., 20:]], dim=-1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("wrong", "least"), [("one client", 2e-3), ("all clients", 1e-2), ("unshuffled", 5e-2),
                                               ("lr", 5e-3), ("a batch missing", 1e-1), ("another client", 3e-2)])
 def test_anything_else_is_told_apart(federation, exact, wrong, least):

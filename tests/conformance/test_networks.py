@@ -85,7 +85,8 @@ def weights(result):
 
 
 @pytest.mark.parametrize(("name", "engine"), [
-    (name, engine) for name, network in NETWORKS.items() for engine in ("vectorised", "parallel", "auto")
+    pytest.param(name, engine, marks=[pytest.mark.slow] * (engine != "vectorised"))
+    for name, network in NETWORKS.items() for engine in ("vectorised", "parallel", "auto")
     if engine == "vectorised" or not network.batched])
 def test_an_engine_that_cannot_take_a_network_falls_back_with_one_line(name, engine):
     """A round by name: the reference's weights, on whatever engine; another engine than asked for says why, once."""
