@@ -1,6 +1,7 @@
 # make setup   a virtual environment in .venv with askew and the tools of the tests in it
 # make demo    set up askew alone, then run the default job
 # make test    set up, then lint, type-check and run all tests
+# make fast    the tests but for the slow ones, those of a second and more
 # make long    the long run: 200 random networks, every form compiled (an hour or more)
 # make fuzz    10,000 damaged files for every reader; writes results/reliability/fuzz.json (about 15 minutes)
 # make kills   hundreds of runs killed at every kind of write and at random; signals; writes results/reliability (20 minutes)
