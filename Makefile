@@ -1,6 +1,7 @@
 # make setup   a virtual environment in .venv with askew and the tools of the tests in it
 # make demo    set up askew alone, then run the default job
 # make test    set up, then lint, type-check and run all tests
+# make fast    the tests but for the slow ones, those of a second and more
 # make long    the long run: 200 random networks, every form compiled (an hour or more)
 # make fuzz    10,000 damaged files for every reader; writes results/reliability/fuzz.json (about 15 minutes)
 # make kills   hundreds of runs killed at every kind of write and at random; signals; writes results/reliability (20 minutes)
@@ -43,7 +44,8 @@ fast: setup
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -q -m 'not slow'
 
 long: setup
-	ASKEW_LONG=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -q tests/conformance tests/kernels
+	ASKEW_LONG=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -q tests/conformance tests/kernels \
+		tests/strangers tests/engine/test_graphed.py
 
 fuzz: setup
 	OMP_NUM_THREADS=1 PYTHONPATH=tests/support $(BIN)/python -m fuzzing.long
@@ -74,7 +76,7 @@ flower-old:
 	$(PYTHON) -m venv $(OLD)
 	$(OLD)/bin/pip install --quiet -c constraints.txt torch
 	$(OLD)/bin/pip install --quiet -c constraints.txt -e '.[test]' flwr==$(FLOWER_OLD)
-	OMP_NUM_THREADS=1 $(OLD)/bin/pytest -q -m 'not slow' tests/flower
+	OMP_NUM_THREADS=1 $(OLD)/bin/pytest -q tests/flower --ignore tests/flower/test_processes.py
 
 papers: setup
 	$(BIN)/python -m askew.report.paper_page results docs

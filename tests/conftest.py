@@ -1,6 +1,7 @@
 """What tests of several folders share."""
 
 import contextlib
+import gc
 import os
 import re
 import signal
@@ -17,6 +18,13 @@ os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 Refused = Callable[[str], contextlib.AbstractContextManager[None]]
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests and all modules live as long as the process: a full garbage collection, which some tests ask
+    for again and again, need not look at them each time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="module")

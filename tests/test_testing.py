@@ -23,6 +23,7 @@ def wrong(pattern, piece, beside=()):
     assert caught.match(pattern)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("piece", "beside"), [(adam(0.01, keep_state=True), []), (correct_drift(), [update_control()]),
                                                (momentum(0.9), []), ("clip_gradient(length=0.5)", [])], ids=str)
 def test_pieces_that_are_right_pass(piece, beside):

@@ -97,7 +97,7 @@ SAMPLES: dict[str, Any] = {
 # What is given besides, so that a call that works is short; what takes seconds where it works; what half a minute.
 BESIDES = {"testing.check_piece": {"recipe": TINY, "compiled": False},
            "advise": {"base": TINY, "methods": ["fedavgm"], "budget": 1e-6}}  # minutes: no contest is begun
-SLOW, SLOWEST = {"testing.check_piece"}, {("testing.check_piece", "compiled")}
+SLOW, SLOWEST = {"advise", "testing.check_piece"}, {("testing.check_piece", "compiled")}
 SELF: dict[str, Any] = {"Dataset": DATA, "Examples": DATA.train, "Ownership": POPULATION.train,
                         "Population": POPULATION, "Recipe": TINY,
                         "Objective": askew.Objective(lambda output, target: output),

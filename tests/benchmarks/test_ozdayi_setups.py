@@ -40,6 +40,7 @@ def test_how_the_rate_falls(falls, rates):
     assert patience == 15 if falls == "plateau" else patience >= recipe.rounds
 
 
+@pytest.mark.slow
 def test_the_control_is_the_papers_recipe():
     """What a shape has besides (no clipping, a rate that does not fall, nothing on a plateau) changes no number."""
     setup = GROUPS["plain"][0]
@@ -49,6 +50,7 @@ def test_the_control_is_the_papers_recipe():
     assert [r["train_loss"] for r in ours] == pytest.approx([r["train_loss"] for r in theirs], rel=1e-6)
 
 
+@pytest.mark.slow
 def test_tiny(tmp_path, capsys):
     """A group from the command line: all are in the file, with their curves, also when the limit has stopped them."""
     out, stopped = tmp_path / "a.json", tmp_path / "b.json"

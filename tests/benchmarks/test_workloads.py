@@ -36,14 +36,17 @@ sys.modules["benchmark_peers"] = peers  # where dataclasses look for the module'
 _spec.loader.exec_module(peers)
 
 
+ROUNDS = 2
+
+
 @pytest.fixture(scope="module")
 def federation() -> Federation:
-    return lay_out(workload("W3"), rounds=3)
+    return lay_out(workload("W3"), rounds=ROUNDS)
 
 
 @pytest.fixture(scope="module")
 def exact(federation):
-    return peers.exact_weights(federation, 3)
+    return peers.exact_weights(federation, ROUNDS)
 
 
 def begin_of(federation):
@@ -53,7 +56,7 @@ def begin_of(federation):
 def difference_of(federation, exact, **changes):
     """How far a plain float32 loop ends from the exact weights, on a federation with something changed."""
     loop = PlainLoop(dataclasses.replace(federation, module=copy.deepcopy(federation.module), **changes))
-    for number in range(3):
+    for number in range(ROUNDS):
         loop.round(number)
     return peers.difference(loop.weights(), exact, begin_of(federation))
 
@@ -84,7 +87,7 @@ def test_w2_clients_own_two_classes_at_most():
 def test_laid_out_clients_train_on_their_own_examples_once(federation):
     work = workload("W3")
     task = build_task(work.recipe, data=work.data)
-    for number in range(3):
+    for number in range(ROUNDS):
         assert federation.clients[number].tolist() == sample(task, number)
         for position, client in enumerate(federation.clients[number].tolist()):
             assert sorted(federation.orders[number, position].tolist()) == sorted(task.population.train[client])
@@ -97,7 +100,7 @@ def test_float32_loop_arrives_at_the_exact_weights(federation, exact):
 @pytest.mark.parametrize("engine", ["sequential", "vectorised"])
 def test_askew_arrives_at_the_exact_weights(federation, exact, engine):
     askew = Askew("W3", federation.lr, engine)
-    for number in range(3):
+    for number in range(ROUNDS):
         askew.round(number)
     # Far below the tolerance: askew averages updates in float64.
     assert peers.difference(askew.weights(), exact, begin_of(federation)) < peers.TOLERANCE / 10
@@ -108,6 +111,7 @@ def swapped(order):
     return torch.cat([order[..., 10:20], order[..., :10], order[..., 20:]], dim=-1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("wrong", "least"), [("one client", 2e-3), ("all clients", 1e-2), ("unshuffled", 5e-2),
                                               ("lr", 5e-3), ("a batch missing", 1e-1), ("another client", 3e-2)])
 def test_anything_else_is_told_apart(federation, exact, wrong, least):

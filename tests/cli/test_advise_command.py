@@ -93,6 +93,7 @@ def test_a_folder_gets_advice_recipe_page_and_journal_and_can_be_gone_on_with(cl
     assert (tmp_path / "advice" / "trials.jsonl").read_text() == journal, "a trial was trained again"
 
 
+@pytest.mark.slow
 def test_a_person_reads_facts_ranking_decision_and_recipe_and_nothing_is_written(cli: Run, tmp_path: Path) -> None:
     code, out, _ = cli("--population", "iid(clients=4)", *FEW, "--quiet", "--no-server-data")
     assert code == 0

@@ -178,6 +178,7 @@ def test_arguments_made_for_the_digits_are_not_used_on_other_data() -> None:
     assert on_mnist["fedavg"].client == askew.Recipe().client
 
 
+@pytest.mark.slow
 def test_ctrl_c_prints_what_was_finished(tmp_path: Path) -> None:
     """A real process and a real signal, once the first run is on disk."""
     command = [sys.executable, "-c", "from askew.cli.app import main; main()", "compare", "--methods", "fedavg,fednnnn",

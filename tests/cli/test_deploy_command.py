@@ -149,6 +149,7 @@ def test_try_refuses_hundreds_of_processes(deploy: Deploy, tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [["init", "somewhere"], ["try"]])
 def test_without_flower_it_says_what_to_install(tmp_path: Path, command: list[str]) -> None:
     start = (f"import sys; sys.modules['flwr'] = None; sys.argv = ['askew', 'deploy', *{command!r}]; "

@@ -128,6 +128,7 @@ def test_from_csv_to_prediction(cli: Run, place: Path) -> None:
     assert (code, "exists already; name another file, or add --overwrite" in err) == (2, True)
 
 
+@pytest.mark.slow
 def test_exported(cli: Run, place: Path) -> None:
     if not (place / "run").exists():
         cli("run", "hospital.toml", "--missing", "indicator", "--out", "run")

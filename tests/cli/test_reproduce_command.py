@@ -222,6 +222,7 @@ def command(tmp_path: Path, *arguments: str) -> list[str]:
     return [sys.executable, "-c", start, "reproduce", *arguments]
 
 
+@pytest.mark.slow
 def test_ctrl_c_and_a_limit_leave_all_for_the_same_command(tmp_path: Path) -> None:
     """A real process and a real signal, in the middle of training."""
     write_paper(tmp_path, rounds=1500)

@@ -41,6 +41,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     return Whole(folder, out)
 
 
+@pytest.mark.slow
 def test_ctrl_c_then_resume(whole: Whole, tmp_path: Path) -> None:
     process = start(tmp_path, *SWEEP, "--set", "rounds=60")
     metrics = tmp_path / "here" / "003-sgd.lr=0.1-seed=1" / "metrics.jsonl"

@@ -18,8 +18,8 @@ from askew.engine.sample import sample
 from askew.engine.sequential import Sequential
 from askew.runs.sweep import grid, sweep
 
-# Compiling a network for a CPU takes 10 to 60 s; CI compiles these, the long run all.
-COMPILED = ["state that starts at 1", "batchnorm and dropout", "kept momentum"]
+# Compiling a network for a CPU takes 10 to 60 s; CI compiles these, all but one of one network, the long run all.
+COMPILED = ["state that starts at 1", "batchnorm and dropout", "kept momentum", "clipped gradients, momentum", "fedcd"]
 
 
 def task_of(name):
@@ -98,7 +98,8 @@ def test_clients_that_have_trained_remember_something_else_than_the_others(name)
                 assert all(torch.equal(a, b) for a, b in zip(tree_leaves(now), tree_leaves(first), strict=True)) == same
 
 
-@pytest.mark.parametrize("form", ["sequential", "eager, two at a time", "graphed"])
+@pytest.mark.parametrize("form", [pytest.param("sequential", marks=pytest.mark.slow), "eager, two at a time",
+                                  pytest.param("graphed", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", [*REMEMBERING, "what the server sends besides", "more in the message"])
 def test_a_run_that_is_resumed_is_the_run_that_was_not_broken(name, form):
     """Bit for bit: another simulation that is given the state, by way of a file, goes on as the first would have."""

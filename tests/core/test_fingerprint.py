@@ -93,6 +93,7 @@ def test_an_argument_more_changes_nothing_unless_it_is_used():
     assert marks[0] == marks[1] == marks[2] != marks[3]
 
 
+@pytest.mark.slow
 def test_all_stored_runs_are_found_again_also_by_a_later_version():
     """Every run is that of its own recipe; those of items are found by the items' recipes, with a field more, too."""
     results = Results(RESULTS)
@@ -114,6 +115,7 @@ def test_all_stored_runs_are_found_again_also_by_a_later_version():
     assert len(stored) - len(of_no_item) >= 251
 
 
+@pytest.mark.slow
 def test_the_reduced_versions_runs_are_found_again():
     results = Results(RESULTS, "quick")
     stored = {mark for paper in {item.paper for item in all_items()} for mark in results.of_paper(paper)}

@@ -81,6 +81,7 @@ def test_the_choice_is_a_function_of_recipe_data_and_network_alone(name, monkeyp
     assert not list(tmp_path.rglob("*.json"))  # and leaves nothing behind
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [{}, {"model": "small_cnn()"}, {"population": "pooled()"}],
                          ids=["mlp", "cnn", "one client"])
 def test_fewer_rounds_are_the_first_of_more(kind):

@@ -219,7 +219,8 @@ def model_of(name):
     return NETWORKS[name]()
 
 
-@pytest.mark.parametrize("engine", ["parallel", "vectorised", "auto", "graphed"])
+@pytest.mark.parametrize("engine", [pytest.param("parallel", marks=pytest.mark.slow), "vectorised",
+                                    pytest.param("auto", marks=pytest.mark.slow), "graphed"])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_every_engine_trains_it_as_one_by_one(name, engine):
     data = data_of(WORDS if name == "longest of a batch" else X)

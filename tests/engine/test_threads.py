@@ -154,7 +154,7 @@ BITS = {"mlp": SMALL, "wide mlp": SMALL.replace(model="mlp(hidden=[1024])"), "cn
         "server": server_training(SMALL, hold_out=0.1)}
 
 
-@pytest.mark.parametrize("engine", [*ENGINES, "auto"])
+@pytest.mark.parametrize("engine", [*(pytest.param(engine, marks=pytest.mark.slow) for engine in ENGINES), "auto"])
 @pytest.mark.parametrize("name", BITS)
 def test_a_seed_gives_the_same_bits_with_any_number_of_threads(name, engine):
     results = []

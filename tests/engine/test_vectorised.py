@@ -96,6 +96,7 @@ NETS = {
     "resnet20()": (3, 16, 16), "hello_edge_cnn()": (1, 50, 10), "hello_edge_cnn(batch_norm=True)": (1, 50, 10),
     "hello_edge_cnn(dropout=0.3)": (1, 50, 10),
 }
+LARGE = ("mcmahan", "fednnnn_cifar", "fedcd", "resnet20")  # begin the names of those that train for a second
 
 
 def relative(a, b):
@@ -139,7 +140,7 @@ def three_rounds(task, engine):
 
 
 @pytest.mark.parametrize("engine", TOGETHER)
-@pytest.mark.parametrize("net", NETS)
+@pytest.mark.parametrize("net", [pytest.param(net, marks=[pytest.mark.slow] * net.startswith(LARGE)) for net in NETS])
 def test_every_network_trains_as_it_does_alone(net, engine):
     """One large step, then three rounds: all layers move as they do alone. An engine that does nothing is off by 1.
 

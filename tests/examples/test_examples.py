@@ -75,6 +75,7 @@ def test_text(run: Run) -> None:
     assert (urgent, routine) == ("heavy bleeding since today: urgent", "asks about pills: routine")
 
 
+@pytest.mark.slow
 def test_sweep(run: Run) -> None:
     head, *ranked = run("sweep")
     assert head == "40 runs; the best of 20 settings, mean and deviation over 2 seeds:"

@@ -28,9 +28,11 @@ RECIPES = {
     "scaffold ": {"fraction": 0.4},
     "fedavg ": {"client": ["adam(lr=0.01)"], "epochs": 2, "batch_size": 0, "guard": ["leave_out()"]},
 }
+QUICK = ("fedavg", "scaffold ")  # without and with memory at the clients
 
 
-@pytest.mark.parametrize("method", RECIPES)
+@pytest.mark.parametrize("method", [pytest.param(method, marks=[pytest.mark.slow] * (method not in QUICK))
+                                    for method in RECIPES])
 def test_the_curve_is_that_of_the_reference_engine(tmp_path: Path, method: str) -> None:
     recipe = registry.build("method", method.strip(), base=FIVE).replace(**RECIPES[method])
     ours, theirs = deployed(tmp_path, recipe), askew.run(recipe, engine="sequential")

@@ -149,6 +149,7 @@ def test_what_is_left_out_is_left_out_of_everything(tmp_path: Path) -> None:
         torch.testing.assert_close(result.model[name], start + mean.float(), atol=1e-7, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_slow_client_is_late_and_its_reply_counts_in_no_round(tmp_path: Path, said: list[str]) -> None:
     grid = LocalGrid(tmp_path / "nodes", settings_of_parts(4), {BAD: in_training(late(3.0), round=0)})
     result = deployed(tmp_path, FOUR, grid, deadline=2.0)
@@ -199,6 +200,7 @@ class Killed(BaseException):
     """The server's end, at any point."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [5, 8, 12])
 def test_a_server_that_is_killed_goes_on_to_the_same_curve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                                            after: int) -> None:

@@ -27,11 +27,13 @@ def run_in_a_process(tests: list[str], **variables: str) -> None:
 
 @pytest.mark.skipif(bool({"TRITON_INTERPRET", "ASKEW_TRITON"} & set(os.environ)), reason="this is that process")
 class TestInAProcess:
+    @pytest.mark.slow
     def test_the_kernels_under_the_interpreter(self):
         run_in_a_process(sorted(path.name for path in FOLDER.glob("test_*.py")
                                 if path.name not in (Path(__file__).name, COMPILED)),
                          TRITON_INTERPRET="1")
 
+    @pytest.mark.slow
     def test_the_kernels_compiled_for_a_gpu(self):
         run_in_a_process([COMPILED], ASKEW_TRITON="1")
 

@@ -118,6 +118,7 @@ def test_gradient_reaches_every_parameter(text: str, shape: tuple[int, ...], cla
     assert silent == []
 
 
+@pytest.mark.slow
 @every_network
 def test_a_few_steps_of_sgd_lower_the_loss(text: str, shape: tuple[int, ...], classes: int, parameters: int) -> None:
     network, x, y = make(text, shape, classes).train(), inputs(shape, 8), torch.arange(8) % classes

@@ -116,6 +116,7 @@ def test_methods_with_equal_steps_train_together():
         assert shapes["FedAvg"] == shapes["Norm-Norm"] == shapes["Momentum"] == shapes["FedNNNN"] != shapes["FedProx"]
 
 
+@pytest.mark.slow
 def test_every_recipe_builds_and_can_be_written_down(data):
     recipes = {str(r): r for item in ITEMS.values() for each in item.rows
                for r in (*each.recipes, *map(item.quick, each.recipes))}

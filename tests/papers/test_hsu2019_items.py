@@ -156,6 +156,7 @@ def test_recipes_build_and_can_be_written_down(data):
         build_task(each.recipes[0], data=data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["FedAvg, alpha=0", "FedAvgM, alpha=0"])
 def test_a_reduced_run_trains(name, data):
     first, *others = (QUOTED.quick(recipe) for recipe in row(QUOTED, name).recipes)

@@ -173,8 +173,8 @@ def test_the_network_starts_beyond_the_ball_of_table_3():
     assert sum(float(v.square().sum()) for v in fresh.values()) ** 0.5 == pytest.approx(8.4, abs=0.3)
 
 
-@pytest.mark.parametrize("name",
-                         ["table1", "table3", "table5", "combination", "clipped", "related", "program", "nearest"])
+@pytest.mark.parametrize("name", ["table1", "table5", *(pytest.param(name, marks=pytest.mark.slow) for name in (
+    "table3", "combination", "clipped", "related", "program", "nearest"))])
 def test_recipes_build(name):
     for scale in ("full", "quick"):
         for row in at_scale(ITEMS[name], scale).rows:

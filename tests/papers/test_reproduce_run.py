@@ -47,7 +47,7 @@ def count_rounds(monkeypatch):
     return trained
 
 
-@pytest.mark.parametrize("engine", ["sequential", "vectorised"])
+@pytest.mark.parametrize("engine", [pytest.param("sequential", marks=pytest.mark.slow), "vectorised"])
 def test_interrupted_and_gone_on_with_is_the_same_bit_for_bit(engine, toy, go, tmp_path):
     assert go(toy, "whole", engine=engine, seeds=2)
     seen = 0

@@ -204,7 +204,7 @@ def test_sharing_is_that_of_section_4_2():
 
 
 @pytest.mark.parametrize("key", zhao2018.TASKS)
-@pytest.mark.parametrize("scale", ["full", "quick"])
+@pytest.mark.parametrize("scale", [pytest.param("full", marks=pytest.mark.slow), "quick"])
 def test_recipes_build(key, scale):
     rows = [row for name in ("table2", "table3") for row in at_scale(ITEMS[f"{name}-{key}"], scale).rows]
     if key == "cifar10":

@@ -50,6 +50,7 @@ def resumed(folder: Path) -> str:
     return "warned" if caught else "went on"
 
 
+@pytest.mark.slow
 def test_a_flipped_bit_is_noticed_or_does_not_matter(runs: Path, tmp_path: Path) -> None:
     """In any file of the folder. Files that only describe (summary, environment) cannot change what is trained."""
     whole, generator, outcomes = contents(runs / "whole"), random.Random(11), Counter()

@@ -92,6 +92,7 @@ def test_the_engine_comes_from_the_checkpoint_not_from_a_file_that_anybody_edits
     askew.resume(tmp_path / "other")
 
 
+@pytest.mark.slow
 def test_a_sweep_of_which_most_is_over_goes_on_with_the_same_engine(tmp_path: Path) -> None:
     """"auto" looks at how many train together: as many as the sweep has, not as are left."""
     recipes = grid(BASE.replace(population="iid(clients=1)", fraction=1.0), {"seed": range(8)})

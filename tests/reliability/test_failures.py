@@ -49,6 +49,7 @@ def bad_rate() -> Iterator[dict[str, bool]]:
     registry._PIECES["client"].pop("step_that_fails")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["sequential", "vectorised"])
 def test_a_configuration_that_fails_does_not_stop_the_others(bad_rate: dict[str, bool], engine: str,
                                                              tmp_path: Path) -> None:
@@ -181,6 +182,7 @@ def disturbed(many: bool) -> list[askew.Recipe]:
     return grid(BASE.replace(rounds=12, model="mlp(hidden=[256])"), {"seed": [0, 1] if many else [0]})
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
 @pytest.mark.parametrize(("fault", "many", "every"), STRUCK)
 def test_faults_in_mid_run(fault: str, many: bool, every: int | str | None, tmp_path: Path) -> None:

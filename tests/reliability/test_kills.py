@@ -28,6 +28,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory, one_thread: None) -> dict[st
     return {recipe.name: contents(folder / recipe.name) for recipe in RECIPES}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_killed_in_the_middle_of_each_file_operation(kind: str, whole: dict[str, dict[str, bytes]],
                                                      tmp_path: Path) -> None:
@@ -72,6 +73,7 @@ def test_killed_at_random_instants_again_and_again(whole: dict[str, dict[str, by
     record("kills-random", {"what": "SIGKILL at random instants, up to three per run", "kills": kills, "differing": 0})
 
 
+@pytest.mark.slow
 def test_what_a_kill_costs_with_default_settings(tmp_path: Path) -> None:
     """At most 5 s, or 5% of the time; here 5 s, since the runs are short."""
     lost, generator = [], random.Random(3)
@@ -119,6 +121,7 @@ def test_signals_save_what_there_is_and_a_second_one_does_not_lose_it(numbers: t
            {"what": "stopped by signals, no checkpoint before", "runs": stopped, "lost": 0})
 
 
+@pytest.mark.slow
 def test_a_sweep_that_is_killed_goes_on(tmp_path: Path) -> None:
     recipes = grid(BASE, {"sgd.lr": [0.03, 0.1], "seed": [0, 1]})
     folders = [tmp_path / "broken" / f"{i}" for i in range(4)]

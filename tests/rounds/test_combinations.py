@@ -8,8 +8,8 @@ import torch
 import askew
 from askew.pieces.methods import fedcd
 
-TINY = askew.Recipe(population="shards(clients=4, shards_per_client=3) + hold_out(0.05)", model="mlp(hidden=[8])",
-                    batch_size=60, rounds=3)
+TINY = askew.Recipe(population="shards(clients=4, shards_per_client=3) + subset(0.4) + hold_out(0.1)",
+                    model="mlp(hidden=[8])", batch_size=60, rounds=3)
 SERVER = {
     "scale": "scale(lr=0.5)", "momentum": "momentum(beta=0.5)",
     "rescale_to_mean_norm": "rescale_to_mean_norm(beta=0.7)",

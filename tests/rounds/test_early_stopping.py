@@ -30,8 +30,9 @@ def without_held_out(records):
     return [{name: value for name, value in record.items() if not name.startswith("held_out_")} for record in records]
 
 
-@pytest.mark.parametrize(("name", "engine"), [*((name, "vectorised") for name in KINDS),
-                                              ("validation sets", "sequential")])
+@pytest.mark.parametrize(("name", "engine"), [
+    *(pytest.param(name, "vectorised", marks=[pytest.mark.slow] * (name != "several models")) for name in KINDS),
+    pytest.param("validation sets", "sequential", marks=pytest.mark.slow)])
 def test_it_stops_where_the_rule_says_and_changes_no_bit_before(name, engine):
     recipe = KINDS[name]
     stopped = askew.run(recipe, engine=engine)
@@ -63,6 +64,7 @@ def test_the_score_is_that_of_the_held_out_examples():
     assert not set(held) & set(task.population.train.indices)
 
 
+@pytest.mark.slow
 def test_stopped_early_is_finished_on_disk_and_resumed_to_the_same_bytes(tmp_path):
     whole = askew.run(BASE, out=tmp_path / "whole")
     folder = RunFolder.open(tmp_path / "whole")
@@ -83,6 +85,7 @@ def test_stopped_early_is_finished_on_disk_and_resumed_to_the_same_bytes(tmp_pat
         askew.resume(tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_in_a_sweep_each_stops_by_itself(tmp_path):
     recipes = [BASE.replace(seed=seed) for seed in range(3)]
     folders = [tmp_path / str(seed) for seed in range(3)]

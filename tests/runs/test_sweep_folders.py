@@ -44,7 +44,8 @@ def whole(request, tmp_path_factory, one_thread):
     return request.param, folder, sweep(RECIPES, engine=request.param, folders=paths(folder))
 
 
-@pytest.mark.parametrize(("number", "round"), [(2, 2), (3, 4), (5, 3)])
+@pytest.mark.parametrize(("number", "round"), [pytest.param(2, 2, marks=pytest.mark.slow), (3, 4),
+                                               pytest.param(5, 3, marks=pytest.mark.slow)])
 def test_interrupted_and_gone_on_with_is_the_same_bit_for_bit(whole, number, round, tmp_path):
     engine, folder, undisturbed = whole
     stopped = sweep(RECIPES, engine=engine, folders=paths(tmp_path / "broken"), on_round=stop_at(number, round))
@@ -149,6 +150,7 @@ def test_a_warm_up_is_not_trained_again(tmp_path, monkeypatch):
     assert went_on[0].records == whole[0].records
 
 
+@pytest.mark.slow
 def test_the_limit_stops_at_the_end_of_a_round(tmp_path):
     recipes = [recipe.replace(rounds=100_000) for recipe in RECIPES[:2]]
     stopped = sweep(recipes, engine="vectorised", folders=paths(tmp_path, recipes), limit_s=1.5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from functools import cache
 
+import pytest
 import torch
 import torch.nn.functional as F
 
@@ -37,8 +38,8 @@ def amsgrad(rate: float, a: float = 0.9, b: float = 0.99, tiny: float = 1e-4) ->
                            end=lambda message, state, kept, ctx: (message, state))
 
 
-RECIPE = askew.Recipe(population="power_law(clients=5, exponent=1.0, min_examples=20)", fraction=0.6, batch_size=64,
-                      rounds=3, model="mlp(hidden=[12])", client=[amsgrad(0.01)])
+RECIPE = askew.Recipe(population="power_law(clients=5, exponent=1.0, min_examples=20)", fraction=0.8, batch_size=32,
+                      rounds=3, model="mlp(hidden=[16])", client=[amsgrad(0.01)])
 
 
 @cache
@@ -52,7 +53,7 @@ def plain():
         for client in sample(task, number):
             local, indices = locals_[client], torch.from_numpy(task.population.train[client])
             local.load_state_dict(model.state_dict())
-            for batch in batches(indices, 1, 64, rng.key(0, "client", number, client)):
+            for batch in batches(indices, 1, 32, rng.key(0, "client", number, client)):
                 optimisers[client].zero_grad()
                 F.cross_entropy(local(data.x[batch].float() / 255), data.y[batch]).backward()
                 optimisers[client].step()
@@ -69,5 +70,6 @@ def test_it_is_torchs_optimiser_kept_per_client(train):
         torch.testing.assert_close(got[name], v, atol=1e-4, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_check_piece():
     check_piece(amsgrad(0.01), compiled=False)

@@ -8,6 +8,7 @@ from functools import cache
 from typing import ClassVar
 
 import numpy as np
+import pytest
 import torch
 import torch.nn.functional as F
 
@@ -46,8 +47,8 @@ def middle_one() -> askew.Aggregator:
     return askew.Aggregator(update, needs=[AllUpdates()])
 
 
-RECIPE = askew.Recipe(population="power_law(clients=6, exponent=1.0, min_examples=20)", batch_size=64, rounds=3,
-                      fraction=0.7, model="mlp(hidden=[12])", client=["sgd(lr=0.2)"], server=[middle_one()])
+RECIPE = askew.Recipe(population="power_law(clients=6, exponent=1.0, min_examples=20)", batch_size=32, rounds=3,
+                      fraction=0.7, model="mlp(hidden=[16])", client=["sgd(lr=0.2)"], server=[middle_one()])
 
 
 @cache
@@ -59,7 +60,7 @@ def plain():
         for client in sample(task, number):
             local, indices = copy.deepcopy(model), torch.from_numpy(task.population.train[client])
             optimiser = torch.optim.SGD(local.parameters(), 0.2)
-            for batch in batches(indices, 1, 64, rng.key(0, "client", number, client)):
+            for batch in batches(indices, 1, 32, rng.key(0, "client", number, client)):
                 optimiser.zero_grad()
                 F.cross_entropy(local(data.x[batch].float() / 255), data.y[batch]).backward()
                 optimiser.step()
@@ -76,5 +77,6 @@ def test_it_is_numpys_median_of_the_models(train):
         torch.testing.assert_close(got[name], v, atol=5e-5, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_check_piece():
     check_piece(middle_one(), compiled=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from functools import cache
 
+import pytest
 import torch
 import torch.nn.functional as F
 
@@ -29,8 +30,8 @@ def own_rates(rates: list[float], at: float = 100.0) -> askew.Optimiser:
 
 
 RATES = [0.3, 0.02, 0.1, 0.2, 0.05]
-RECIPE = askew.Recipe(population="power_law(clients=5, exponent=1.0, min_examples=20)", batch_size=64, rounds=3,
-                      fraction=0.8, model="mlp(hidden=[12])", client=[own_rates(RATES, at=200.0)])
+RECIPE = askew.Recipe(population="power_law(clients=5, exponent=1.0, min_examples=20)", batch_size=32, rounds=3,
+                      fraction=0.8, model="mlp(hidden=[16])", client=[own_rates(RATES, at=200.0)])
 
 
 @cache
@@ -43,7 +44,7 @@ def plain():
         for client in sample(task, number):
             local, indices = copy.deepcopy(model), torch.from_numpy(task.population.train[client])
             optimiser = torch.optim.SGD(local.parameters(), RATES[client] * min(1.0, 200 / len(indices)))
-            for batch in batches(indices, 1, 64, rng.key(0, "client", number, client)):
+            for batch in batches(indices, 1, 32, rng.key(0, "client", number, client)):
                 optimiser.zero_grad()
                 F.cross_entropy(local(data.x[batch].float() / 255), data.y[batch]).backward()
                 optimiser.step()
@@ -60,5 +61,6 @@ def test_each_client_has_its_rate(train):
         torch.testing.assert_close(got[name], v, atol=5e-5, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_check_piece():
     check_piece(own_rates([0.1, 0.2, 0.05, 0.3, 0.1, 0.2], at=200.0), compiled=False)

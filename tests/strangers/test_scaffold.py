@@ -6,6 +6,7 @@ import copy
 from dataclasses import dataclass
 from functools import cache
 
+import pytest
 import torch
 import torch.nn.functional as F
 
@@ -67,8 +68,8 @@ def keep_variate() -> askew.ServerPiece:
                              wants=["variate_change"])
 
 
-RECIPE = askew.Recipe(population=f"power_law(clients={N}, exponent=1.0, min_examples=20)", fraction=0.6, batch_size=64,
-                      epochs=2, rounds=ROUNDS, model="mlp(hidden=[12])", client=[with_variates(LR), f"sgd(lr={LR})"],
+RECIPE = askew.Recipe(population=f"power_law(clients={N}, exponent=1.0, min_examples=20)", fraction=0.8, batch_size=32,
+                      epochs=2, rounds=ROUNDS, model="mlp(hidden=[16])", client=[with_variates(LR), f"sgd(lr={LR})"],
                       server=["mean('uniform')", keep_variate()])
 
 
@@ -83,7 +84,7 @@ def plain():
         chosen, moves, changes = sample(task, number), [], []
         for i in chosen:
             y, steps = copy.deepcopy(x), 0
-            for batch in batches(torch.from_numpy(task.population.train[i]), 2, 64, rng.key(0, "client", number, i)):
+            for batch in batches(torch.from_numpy(task.population.train[i]), 2, 32, rng.key(0, "client", number, i)):
                 loss = F.cross_entropy(y(data.x[batch].float() / 255), data.y[batch])
                 gradients = torch.autograd.grad(loss, list(y.parameters()))
                 with torch.no_grad():
@@ -109,6 +110,7 @@ def test_it_is_the_papers_loop(train):
         torch.testing.assert_close(got[name], v, atol=5e-5, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_check_piece():
     check_piece(with_variates(0.1), ["mean('uniform')", keep_variate()], compiled=False)
     check_piece(keep_variate(), [with_variates(0.1)], compiled=False)

@@ -58,20 +58,22 @@ def cases(names: Iterable[str], forms: Iterable[str] | Callable[[int], Iterable[
           compiled: Iterable[str] = ()) -> list[Any]:
     """(name, form) for `parametrize`; `compiled` are those names that CI compiles, in many seconds for each network.
 
-    In the long run all are compiled.
+    In the long run all are compiled. The quick run has one form of each name, every form in turns.
 
     Args:
         forms: those to try; default: all. A function is asked for those of the first name, the second, ...
     """
     compiled, found = set(compiled), []
     for number, name in enumerate(names):
-        for form in forms(number) if callable(forms) else forms or FORMS:
-            slow = form == "compiled"
-            if slow and not (LONG or name in compiled):
+        tried = list(forms(number) if callable(forms) else forms or FORMS)
+        quick = [form for form in tried if form != "compiled"]
+        for form in tried:
+            if form == "compiled" and not (LONG or name in compiled):
                 continue
-            marks = [pytest.mark.slow,
-                     pytest.mark.skipif(not COMPILES, reason="torch compiles for CPUs with g++ and Python's headers, "
-                                                          "which are not installed")] if slow else []
+            marks = [] if form == quick[number % len(quick)] else [pytest.mark.slow]
+            if form == "compiled":
+                marks.append(pytest.mark.skipif(not COMPILES, reason="torch compiles for CPUs with g++ and Python's "
+                                                                     "headers, which are not installed"))
             found.append(pytest.param(name, form, id=f"{form}-{name}", marks=marks))
     return found
 

@@ -198,7 +198,7 @@ def normed() -> nn.Module:
 
 
 ALL = "power_law(clients=6, exponent=1.0, min_examples=20)"
-UNEQUAL = askew.Recipe(population=f"{ALL} + subset(0.5)", rounds=3, batch_size=32, fraction=0.7,
+UNEQUAL = askew.Recipe(population=f"{ALL} + subset(0.3)", rounds=3, batch_size=32, fraction=0.7,
                        model="mlp(hidden=[16])")
 KEPT = "sgd(lr=0.05, momentum=0.9, keep_momentum=True)"
 # What a client piece wants of the server -> the piece that sends it.
