@@ -8,7 +8,7 @@
 # make faults  disks that are full, folders that vanish, flipped bits, failing configurations; writes results/reliability
 # make soak    thousands of rounds: memory and time must not grow; writes results/reliability
 # make vectors write the test vectors in vectors/, and check four methods with them in plain numpy
-# make corners the quick tests with the oldest and newest Python and torch that are promised, where they can be had
+# make corners all tests with the oldest and newest Python and torch that are promised, where they can be had
 # make flower-old  the deployment's tests, but those of processes, with an older Flower
 # make docs    build the documentation as a site in build/site; any warning is an error
 # make papers  write docs/papers from results/
@@ -45,7 +45,7 @@ fast: setup
 
 long: setup
 	ASKEW_LONG=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -q tests/conformance tests/kernels \
-		tests/strangers tests/engine/test_graphed.py
+		tests/engine/test_graphed.py
 
 fuzz: setup
 	OMP_NUM_THREADS=1 PYTHONPATH=tests/support $(BIN)/python -m fuzzing.long

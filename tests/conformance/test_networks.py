@@ -19,7 +19,6 @@ from askew.engine.build import build_task
 # B = 4, E = 2: 2 to 6 steps, last batches of 1 to 4 examples; where a lone example has no statistics, of 2 to 4.
 SIZES = {True: [9, 4, 12, 6, 7], False: [11, 4, 12, 6, 7]}
 COMPILED = ["lstm"]
-FEW = [9, 6]  # clients of what CI compiles: fewer shapes of batches, and so fewer things to compile
 # CI leaves to the long run what the random networks and the recipes show as well.
 TRIED = ["parallel", "eager", "graphed", *(["graphed, two at a time"] if LONG else []), "compiled"]
 LOW = ["graphed", *(["eager"] if LONG else [])]
@@ -30,19 +29,19 @@ def recipe_of(name, epochs=2):
     return askew.Recipe(batch_size=4, epochs=epochs, rounds=1, client=f"sgd(lr={NETWORKS[name].lr}, momentum=0.5)")
 
 
-def inputs_of(name, sizes=None):
+def inputs_of(name):
     data = data_of(NETWORKS[name].data)
-    return {"data": data, "population": of_sizes(data, sizes or SIZES[NETWORKS[name].lone]), "model": build(name)}
+    return {"data": data, "population": of_sizes(data, SIZES[NETWORKS[name].lone]), "model": build(name)}
 
 
-def task_of(name, few=False):
-    return build_task(recipe_of(name), **inputs_of(name, FEW if few else None))
+def task_of(name):
+    return build_task(recipe_of(name), **inputs_of(name))
 
 
 @cache
-def reference(name, few=False):
+def reference(name):
     with torch.random.fork_rng(devices=[]):
-        return one_by_one(task_of(name, few))
+        return one_by_one(task_of(name))
 
 
 @cache
@@ -67,10 +66,9 @@ def test_a_rare_value_is_rare():
 @pytest.mark.parametrize(("name", "form"), cases([n for n, net in NETWORKS.items() if net.batched is not False],
                                                  forms=TRIED, compiled=COMPILED))
 def test_each_client_trains_as_it_does_alone(name, form):
-    few = form == "compiled" and not LONG
-    expected = reference(name, few)
+    expected = reference(name)
     with torch.random.fork_rng(devices=[]):
-        task = task_of(name, few)
+        task = task_of(name)
         try:
             got = train(FORMS[form], task)
         except CannotBatch:

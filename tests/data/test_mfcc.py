@@ -49,10 +49,10 @@ def test_batched_equals_one_by_one():
         assert torch.allclose(Mfcc()(clip[None])[0], row, atol=1e-4)
 
 
-def test_librosa_agrees(monkeypatch):
+@pytest.mark.slow
+def test_librosa_agrees():
     """The same parameters in librosa. Its frames are `fft` samples long with the window in their middle, so the clip is
     moved by (512 - 480) / 2 samples. Tolerance: 3e-4 on values from -90 to 60, float32 on our side."""
-    monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")  # to compile librosa's few loops takes longer than to run them
     librosa = pytest.importorskip("librosa")
     loudness = np.array([[1e-4], [0.01], [0.1], [0.3]])
     clips = np.random.Generator(np.random.Philox(2)).standard_normal((4, 16_000)) * loudness

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from conform.forms import LONG
 from torch import Tensor
 
 import askew
@@ -20,19 +19,9 @@ from askew.testing import can_compile, forms
 FORMS = {"one client after the other": Sequential, **forms(compiled=True)}
 COMPILED = [pytest.mark.slow, pytest.mark.skipif(
     not can_compile(), reason="torch compiles for CPUs with g++ and Python's headers, which are not installed")]
-# A network for a CPU takes seconds to compile: all but this file have networks and batches of one shape, which are
-# compiled once; the losses of this one are compiled in the long run, as those of tests/conformance are in every run.
-COMPILED_IN_THE_LONG_RUN = "test_regression"
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "train" in metafunc.fixturenames:
-        left = ["compiled"] if metafunc.module.__name__.endswith(COMPILED_IN_THE_LONG_RUN) and not LONG else []
-        metafunc.parametrize("train", [pytest.param(name, marks=COMPILED if name == "compiled" else [])
-                                       for name in FORMS if name not in left], indirect=True)
-
-
-@pytest.fixture
+@pytest.fixture(params=[pytest.param(name, marks=COMPILED if name == "compiled" else []) for name in FORMS])
 def train(request: pytest.FixtureRequest) -> Callable[..., dict[str, Tensor]]:
     """`train(recipe)`: the model after all rounds; an engine that falls back to a plainer form fails."""
 

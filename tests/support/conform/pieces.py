@@ -51,7 +51,7 @@ PIECES: dict[str, dict[str, list[str]]] = {
         "hold_out": ["hold_out(0.2)", "hold_out(0.2, use=50)"],
         "share": ["share(0.5)"],
         "shuffle": ["shuffle()"],
-        "subset": ["subset(0.3)"],
+        "subset": ["subset(0.5)"],
         "validation": ["validation(0.2)"],
     },
     "preprocess": {
@@ -198,7 +198,7 @@ def normed() -> nn.Module:
 
 
 ALL = "power_law(clients=6, exponent=1.0, min_examples=20)"
-UNEQUAL = askew.Recipe(population=f"{ALL} + subset(0.3)", rounds=3, batch_size=32, fraction=0.7,
+UNEQUAL = askew.Recipe(population=f"{ALL} + subset(0.5)", rounds=3, batch_size=32, fraction=0.7,
                        model="mlp(hidden=[16])")
 KEPT = "sgd(lr=0.05, momentum=0.9, keep_momentum=True)"
 # What a client piece wants of the server -> the piece that sends it.
