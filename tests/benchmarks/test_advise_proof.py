@@ -31,7 +31,7 @@ def test_at_least_forty_federations_of_every_kind() -> None:
 
 @pytest.mark.slow
 def test_the_contest_by_look_up_gives_the_proof_again() -> None:
-    """Whoever changes the contest holds it again on 52 federations, without training, and publishes what comes out."""
+    """Whoever changes the contest holds it again on 53 federations, without training, and publishes what comes out."""
     proof = json.loads(json.dumps(advise_proof.judge(advise_proof.read(FOLDER))))
     assert proof["told"] == STORED["told"]
     assert proof["choosers"] == STORED["choosers"]
