@@ -164,7 +164,8 @@ def test_without_flower_it_says_what_to_install(tmp_path: Path, command: list[st
 def test_try_says_what_is_lacking_where_flowers_commands_are_not_on_the_path(
         deploy: Deploy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     which = shutil.which
-    monkeypatch.setattr(shutil, "which", lambda name, **more: None if name == "flower-supernode" else which(name, **more))
+    monkeypatch.setattr(shutil, "which",
+                        lambda name, **more: None if name == "flower-supernode" else which(name, **more))
     code, _, err = deploy("try", "--rounds", "1", "--quiet", "--keep", str(tmp_path / "kept"))
     assert code == 2
     assert err == ("askew: flower-supernode is neither beside Python nor on the PATH; install Flower's commands, pip "
