@@ -25,7 +25,7 @@ from workloads import workload
 from askew.engine.build import build_task
 from askew.engine.sample import sample
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [pytest.mark.usefixtures("one_thread"), pytest.mark.slow]
 COMMAND = Path(__file__).parents[2] / "benchmarks" / "peers.py"
 # Not `import peers`: there is a folder of that name too.
 _spec = importlib.util.spec_from_file_location("benchmark_peers", COMMAND)

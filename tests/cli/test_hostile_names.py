@@ -13,6 +13,8 @@ from askew.cli import common
 from askew.cli.app import app
 from askew.cli.progress import RunProgress
 
+pytestmark = pytest.mark.slow  # whole runs: tens of them
+
 NAMES = ["[/x]", "[bold]", "[link=file:///]x[/link]", ":warning:", "$\\frac{", "../../up", "a/b", "%s {task} {0}",
          "x" * 150, "naïve 数据 😀", "\\"]
 QUICK = ["--set", "rounds=1", "--set", "batch_size=0", "--set", "population=iid(clients=2)", "--set",

@@ -22,6 +22,8 @@ from askew.rounds.round import one_round
 from askew.rounds.simulation import Simulation
 from askew.runs.sweep import sweep
 
+pytestmark = pytest.mark.slow  # whole runs: tens of them
+
 
 def plain():
     """LayerNorm, dropout, a convolution: nothing that needs two examples."""

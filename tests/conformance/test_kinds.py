@@ -85,6 +85,7 @@ def model_reference(call):
     return one_by_one(model_task(call))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "form"), cases([call for calls in PIECES["model"].values() for call in calls],
                                                  forms=["eager", "graphed", "compiled"]))
 def test_every_network_in_every_form(name, form):

@@ -82,9 +82,9 @@ def weights(result):
     return {name: v for name, v in result.model.items() if v.is_floating_point()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "engine"), [
-    pytest.param(name, engine, marks=[pytest.mark.slow] * (engine != "vectorised"))
-    for name, network in NETWORKS.items() for engine in ("vectorised", "parallel", "auto")
+    (name, engine) for name, network in NETWORKS.items() for engine in ("vectorised", "parallel", "auto")
     if engine == "vectorised" or not network.batched])
 def test_an_engine_that_cannot_take_a_network_falls_back_with_one_line(name, engine):
     """A round by name: the reference's weights, on whatever engine; another engine than asked for says why, once."""
@@ -105,6 +105,7 @@ def test_an_engine_that_cannot_take_a_network_falls_back_with_one_line(name, eng
     assert result.records[-1]["loss"] == pytest.approx(expected.records[-1]["loss"], rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", LOW)
 @pytest.mark.parametrize("name", [name for name in MUST_BATCH if NETWORKS[name].bf16])
 def test_bf16_stays_near(name, form):

@@ -14,6 +14,8 @@ from askew.core.dataset import Source
 from askew.core.population import Population
 from askew.engine.build import build_task
 
+pytestmark = pytest.mark.slow  # whole runs: tens of them
+
 PARTITIONS = [call for calls in PIECES["partition"].values() for call in calls]
 # Examples that several clients may own at once: schemes that draw for each device from the whole.
 SHARED = ("hierarchical", "hypergeometric")

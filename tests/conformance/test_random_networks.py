@@ -15,6 +15,8 @@ from torch import nn
 
 from askew.engine.sample import sample
 
+pytestmark = pytest.mark.slow  # whole runs: tens of them
+
 CASES = [int(os.environ["ASKEW_CASE"])] if "ASKEW_CASE" in os.environ else range(200 if LONG else 20)
 COMPILED = range(0, 200, 20) if LONG and COMPILES else ()  # to compile takes many seconds for each
 

@@ -18,6 +18,8 @@ from askew.core import registry
 from askew.report.method_page import COMPARISONS
 from askew.runs.load import load_recipe
 
+pytestmark = pytest.mark.slow  # whole runs: tens of them
+
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))

@@ -17,6 +17,8 @@ from askew.engine.vectorised import Vectorised
 from askew.pieces.methods import fedcd, fednnnn, fedprox, projected, server_training
 from askew.rounds.simulation import Simulation
 
+pytestmark = pytest.mark.slow  # whole runs: tens of them
+
 COMPILES = shutil.which("g++") is not None and (Path(sysconfig.get_paths()["include"]) / "Python.h").is_file()
 on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 WAYS = [pytest.param("cpu", False, id="cpu"), pytest.param("cuda", False, id="cuda", marks=on_a_gpu),

@@ -25,6 +25,8 @@ from askew.engine.vectorised import Vectorised
 from askew.pieces.methods import fedcd, scaffold
 from askew.rounds.simulation import Simulation
 
+pytestmark = pytest.mark.slow  # whole runs: tens of them
+
 COMPILES = shutil.which("g++") is not None and (Path(sysconfig.get_paths()["include"]) / "Python.h").is_file()
 PLACES = 40 if LONG else 2  # in a run at which an operation fails, the first and the last among them
 BASE = askew.Recipe(population="power_law(clients=6, exponent=0.7, min_examples=5) + hold_out(0.95)", batch_size=10,

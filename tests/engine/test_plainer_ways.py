@@ -14,6 +14,8 @@ from askew.engine.sequential import Sequential
 from askew.engine.vectorised import Vectorised
 from askew.rounds.simulation import Simulation
 
+pytestmark = pytest.mark.slow  # whole runs: tens of them
+
 RECIPE = askew.Recipe(population="power_law(clients=7, exponent=0.7, min_examples=9)", batch_size=10, rounds=2)
 
 

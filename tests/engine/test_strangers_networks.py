@@ -18,6 +18,8 @@ from askew.engine.vectorised import Vectorised
 from askew.rounds.simulation import Simulation
 from askew.runs.sweep import sweep
 
+pytestmark = pytest.mark.slow  # whole runs: tens of them
+
 GENERATOR = torch.Generator().manual_seed(0)
 X, Y = torch.rand(120, 1, 8, 8, generator=GENERATOR) - 0.3, torch.arange(120) % 4
 WORDS = torch.randint(0, 9, (120, 6), generator=GENERATOR)

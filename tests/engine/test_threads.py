@@ -20,6 +20,8 @@ from askew.pieces.methods import server_training
 from askew.runs.compare import compare
 from askew.runs.sweep import sweep
 
+pytestmark = pytest.mark.slow  # whole runs: tens of them
+
 SMALL = askew.Recipe(rounds=2, population="shards(clients=10, shards_per_client=2) + subset(0.4)")
 
 

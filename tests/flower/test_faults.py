@@ -29,6 +29,8 @@ from askew.engine.protocol import Job, Lane
 from askew.engine.sequential import train_job
 from askew.flower.messages import TRAIN
 
+pytestmark = pytest.mark.slow  # whole runs: tens of them
+
 FOUR = Recipe(population="dirichlet(clients=4, alpha=0.5)", rounds=2)
 BAD = 999  # node of client c1
 

@@ -15,6 +15,8 @@ from fuzzing import long
 from fuzzing.reader import Reader, Trial, outcome
 from fuzzing.readers import READERS
 
+pytestmark = pytest.mark.slow  # whole runs: tens of them
+
 LONG = os.environ.get("ASKEW_LONG") == "1"
 CASES = [int(os.environ["ASKEW_CASE"])] if "ASKEW_CASE" in os.environ else range(200)
 every_reader = pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)

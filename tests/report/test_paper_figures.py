@@ -16,6 +16,8 @@ from askew.papers.store import Results
 from askew.papers.summary import summarise
 from askew.report.paper_figures import KINDS, write_figure
 
+pytestmark = pytest.mark.slow  # whole runs: tens of them
+
 if TYPE_CHECKING:
     from conftest import Measured
 

@@ -19,6 +19,8 @@ from askew.rounds.mishaps import absent
 from askew.rounds.simulation import Simulation
 from askew.runs.sweep import sweep
 
+pytestmark = pytest.mark.slow  # whole runs: tens of them
+
 SMALL = UNEQUAL.replace(population="power_law(clients=6, exponent=0.5, min_examples=20) + subset(0.3)", rounds=2,
                         fraction=1.0)
 METHODS = {call: registry.build("method", call, base=SMALL) for calls in PIECES["method"].values() for call in calls

@@ -8,6 +8,8 @@ import torch
 import askew
 from askew.pieces.methods import fedcd
 
+pytestmark = pytest.mark.slow  # whole runs: tens of them
+
 TINY = askew.Recipe(population="shards(clients=4, shards_per_client=3) + subset(0.4) + hold_out(0.1)",
                     model="mlp(hidden=[8])", batch_size=60, rounds=3)
 SERVER = {

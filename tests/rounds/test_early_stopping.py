@@ -13,6 +13,8 @@ from askew.runs.compare import compare
 from askew.runs.run_folder import RunFolder
 from askew.runs.sweep import sweep
 
+pytestmark = pytest.mark.slow  # whole runs: tens of them
+
 # A rate at which it is soon over, or goes up and down.
 BASE = askew.Recipe(rounds=30, population="dirichlet_per_class(clients=5, alpha=0.3) + validation(0.2)",
                     client="sgd(lr=0.5)", stop_after_no_gain=3)

@@ -18,6 +18,8 @@ from askew.runs.compare import SEEDS_AT_ONCE, compare
 from askew.runs.judge import majority_accuracy, measured
 from askew.runs.run_folder import RunFolder
 
+pytestmark = pytest.mark.slow  # whole runs: tens of them
+
 ONE_CLASS = "shards(clients=10, shards_per_client=1)"
 BASE = askew.Recipe(rounds=3, population=ONE_CLASS)
 BLOWS_UP = BASE.replace(client=["sgd(lr=1000000000.0)"])

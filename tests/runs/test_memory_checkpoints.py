@@ -13,6 +13,8 @@ from askew.core.tensors import ModelState
 from askew.runs.checkpoints import MEMORY
 from askew.runs.run_folder import RunFolder
 
+pytestmark = pytest.mark.slow  # whole runs: tens of them
+
 RECIPE = askew.methods.scaffold(askew.Recipe(rounds=6, population="shards(clients=8, shards_per_client=2)",
                                              fraction=0.5))
 

@@ -15,6 +15,8 @@ from askew.pieces.methods import fedavg, fedavgm, fedcd, fednnnn, ozdayi_combina
 from askew.rounds import simulation
 from askew.rounds.simulation import Simulation
 
+pytestmark = pytest.mark.slow  # whole runs: tens of them
+
 BASE = askew.Recipe(rounds=4, fraction=0.5, probes=["update_norms()"])
 METHODS = [fedavg(BASE), fedavgm(BASE), fednnnn(BASE), fedcd(BASE, milestones=[1, 3]), ozdayi_combination(BASE)]
 

@@ -10,6 +10,8 @@ from askew.engine.vectorised import Vectorised
 from askew.pieces.methods import fedcd, fednnnn
 from askew.runs.sweep import grid, sweep
 
+pytestmark = pytest.mark.slow  # whole runs: tens of them
+
 BASE = askew.Recipe(population="dirichlet_per_class(clients=5, alpha=0.5)", batch_size=16, rounds=3, fraction=0.6)
 
 

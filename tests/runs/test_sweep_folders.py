@@ -12,7 +12,7 @@ from askew.runs.run_folder import RunFolder
 from askew.runs.sweep import grid, sweep
 
 # A client that is alone in a step after an interruption was among others before it.
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = [pytest.mark.usefixtures("one_thread"), pytest.mark.slow]
 # A rate that decays by rounds: lanes at different rounds must not share a step.
 BASE = askew.Recipe(population="dirichlet_per_class(clients=5, alpha=0.5)", batch_size=16, rounds=4, fraction=0.6,
                     client="sgd(lr=decay(0.1, 0.7))", probes=["update_norms()"])

@@ -19,6 +19,8 @@ from askew.core import registry
 from askew.engine.evaluate import outputs
 from askew.runs.model_file import FORMAT, About, read_about
 
+pytestmark = pytest.mark.slow  # whole runs: tens of them
+
 SMALL = askew.Recipe(rounds=2, population="dirichlet(clients=4, alpha=0.5)", model="mlp(hidden=[8])", batch_size=50)
 CNN = SMALL.replace(model="small_cnn()")
 METHODS = {

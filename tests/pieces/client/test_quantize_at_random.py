@@ -186,6 +186,7 @@ ENGINES = {"sequential": lambda task: make_engine("sequential", task),
            "graphed": lambda task: Vectorised(task, graphed=True, compiled=False)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("engine", [name for name in ENGINES if name != "sequential"])

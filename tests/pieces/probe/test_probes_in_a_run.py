@@ -17,6 +17,8 @@ from askew.engine.vectorised import Vectorised
 from askew.pieces.methods import fedcd, fednnnn
 from askew.rounds.simulation import Simulation
 
+pytestmark = pytest.mark.slow  # whole runs: tens of them
+
 PROBES = ("update_norms()", "weight_divergence()", "sign_cancellation()", "hypothesis_conflicts(inputs=50)",
           "accuracy_on_devices_of(population='iid(clients=3)')")
 KEYS = {"N", "E", "N/E", "server_step", "integral_N", "weight_divergence", "no_sign_agreement", "signs_cancel",
