@@ -13,7 +13,7 @@ from victims import BASE, LONG, record
 import askew
 from askew.pieces.methods import fedcd, scaffold
 
-ROUNDS = 6000 if LONG else 400
+ROUNDS = 6000 if LONG else 200
 TINY = BASE.replace(rounds=ROUNDS, population="iid(clients=20)", model="mlp(hidden=[4])", fraction=0.1, batch_size=100,
                     evaluate_every=50, probes=[])
 

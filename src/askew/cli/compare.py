@@ -198,8 +198,7 @@ def _draw(result: Comparison, folder: Path, plot: Path | None) -> Path | None:
 
     if not any(contender.finished for contender in result.contenders):
         return None
-    for path in (folder / "curves.png", folder / "curves.svg", *([plot] if plot else [])):
-        plot_comparison(result, path)
+    plot_comparison(result, folder / "curves.png", folder / "curves.svg", *([plot] if plot else []))
     return page_of(folder)
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -223,7 +224,7 @@ class ClientChain:
     def payload(self) -> Callable[[Mapping[str, Tensor]], int] | None:
         return next((p.payload for p in reversed(self.pieces) if p.payload), None)
 
-    @property
+    @cached_property  # one and the same each time, so that what engines find out about it is found out once
     def optimiser(self) -> ClientChain:
         """Its optimiser alone, as the server trains."""
         return ClientChain([p for p in self.pieces if isinstance(p, Optimiser)])

@@ -10,7 +10,6 @@ import copy
 import dataclasses
 import functools
 import hashlib
-import inspect
 import json
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -247,7 +246,7 @@ def _fields_at(address: str, place: str | None = None) -> Sequence[str]:
 def _check_one_meaning(address: str, target: str, held: Mapping[str, Sequence[tuple[str, Spec]]]) -> None:
     """Refuse a name that pieces of two kinds have which take different arguments."""
     kinds = dict.fromkeys(kind for pieces in held.values() for kind, spec in pieces if spec.name == target)
-    if len({tuple(inspect.signature(registry.find(kind, target)).parameters) for kind in kinds}) > 1:
+    if len({tuple(registry.parameters_of(registry.find(kind, target))) for kind in kinds}) > 1:
         raise AskewError(f"{address}: {' and '.join(kinds)} both have a piece {target!r}; write "
                          f"{' or '.join(f'{kind}.{address}' for kind in kinds)}")
 

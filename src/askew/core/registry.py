@@ -137,6 +137,12 @@ def find(kind: str, name: str) -> Callable[..., Any]:
                      "(a piece of your own needs its module: --import MODULE)")
 
 
+@functools.cache
+def parameters_of(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """A piece's parameters by name: looked up once, since every piece of every configuration is asked for them."""
+    return inspect.signature(function).parameters
+
+
 def parse(kind: str, text: str | Spec) -> Spec:
     """Read `name` or `name(1, key=2)` into a `Spec` whose arguments are checked against the piece's signature."""
     positional: list[Any] = []
@@ -148,8 +154,7 @@ def parse(kind: str, text: str | Spec) -> Spec:
     else:
         name, positional, named = read_call(kind, text)
     function = find(kind, name)
-    signature = inspect.signature(function)
-    parameters = {key: value for key, value in signature.parameters.items() if key not in INJECTED}
+    parameters = {key: value for key, value in parameters_of(function).items() if key not in INJECTED}
     unknown = [key for key in named if key not in parameters]
     if unknown and not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         remedy = moved(name, unknown[0]) or (suggest(unknown[0], parameters) if parameters else "it takes none")
@@ -187,7 +192,7 @@ def essential(kind: str, spec: Spec) -> Spec:
     function = find(kind, spec.name)
     hints = hints_of(function)
     args = {}
-    for key, parameter in inspect.signature(function).parameters.items():
+    for key, parameter in parameters_of(function).items():
         if key in spec.args:
             value = spec.args[key]
             if isinstance(value, Spec):
@@ -276,7 +281,7 @@ def with_argument(spec: Spec, target: str, argument: str, value: Any) -> Spec:
 
 def _starting_from(spec: Spec, value: float) -> Spec | float:
     """A schedule with another number as its first argument, or as that of the schedule inside it."""
-    parameters = inspect.signature(find("schedule", spec.name)).parameters
+    parameters = parameters_of(find("schedule", spec.name))
     first = next((key for key in parameters if key in spec.args), None)
     if first is None:
         return value
@@ -293,7 +298,7 @@ def build(kind: str, spec: str | Spec, **injected: Any) -> Any:
     """Call the piece named by `spec`; of `injected`, it is given those it asks for."""
     spec = parse(kind, spec)
     function = find(kind, spec.name)
-    wanted = inspect.signature(function).parameters
+    wanted = parameters_of(function)
     return function(**{key: value for key, value in injected.items() if key in wanted}, **spec.args)
 
 
@@ -321,6 +326,7 @@ def read_call(kind: str, text: str) -> tuple[str, list[Any], dict[str, Any]]:
         raise AskewError(unread) from None
 
 
+@functools.lru_cache(maxsize=1024)
 def expression(text: str) -> ast.expr | None:
     """Text as Python's grammar reads it; None where it cannot."""
     with warnings.catch_warnings(action="ignore") if _WARNED_OF.search(text) else contextlib.nullcontext():
@@ -381,5 +387,5 @@ def _literal(value: Any) -> str:
 
 
 def _shown(function: Callable[..., Any]) -> str:
-    parameters = [p for key, p in inspect.signature(function).parameters.items() if key not in INJECTED]
+    parameters = [p for key, p in parameters_of(function).items() if key not in INJECTED]
     return str(inspect.Signature(parameters))

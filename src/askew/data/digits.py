@@ -7,6 +7,7 @@ E. Alpaydin and C. Kaynak, UCI Machine Learning Repository, 1998, CC BY 4.0): ea
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import resources
 
 import numpy as np
@@ -35,8 +36,15 @@ def digits() -> Dataset:
     References:
         F. Pedregosa et al., "Scikit-learn: Machine Learning in Python", JMLR 12, 2011.
     """
-    with resources.files("askew.data").joinpath("digits.npz").open("rb") as file, np.load(file) as arrays:
-        x, y = torch.from_numpy(arrays["x"]), torch.from_numpy(arrays["y"].astype(np.int64))
-    test = torch.zeros(len(y), dtype=torch.bool)
-    test[take_per_class(y.numpy(), np.full(10, TEST_PER_CLASS))] = True
+    x, y, test = map(torch.from_numpy, _stored())  # what is taken out below is in memory of its own
     return Dataset("digits", Examples(x[~test], y[~test]), Examples(x[test], y[test]), tuple("0123456789"))
+
+
+@cache
+def _stored() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Pixels, labels, and which of them are test examples: read once per process."""
+    with resources.files("askew.data").joinpath("digits.npz").open("rb") as file, np.load(file) as arrays:
+        x, y = arrays["x"], arrays["y"].astype(np.int64)
+    test = np.zeros(len(y), dtype=bool)
+    test[take_per_class(y, np.full(10, TEST_PER_CLASS))] = True
+    return x, y, test

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 from typing import Any
 
@@ -29,21 +29,27 @@ class CannotBatch(Exception):
     """The network cannot be run for many clients at once; the message says which layer and why."""
 
 
-def batched_network(module: nn.Module, example: Tensor, axes: Mapping[str, int] | None = None) -> tuple[Network, str]:
+_TRIED: dict[Hashable, int] = {}  # what a network was built from, and where it is -> which of the ways below it took
+
+
+def batched_network(module: nn.Module, example: Tensor, axes: Mapping[str, int] | None = None,
+                    built_from: Hashable = None) -> tuple[Network, str]:
     """The network for stacked weights, and how it was made: "stacked layers" or "vmap".
 
     Args:
         module: the network in training mode.
         example: a few preprocessed inputs, to try it on.
         axes: layer's name -> the axis on which its examples lie, where that is not the first.
+        built_from: networks that are built from the same are tried once per process.
 
     Raises:
         CannotBatch: where neither way gives two clients what each gets alone.
     """
     ways: list[tuple[str, Callable[[nn.Module], Network]]] = []
+    key = (built_from, example.device.type, example.dtype)
     try:
         copied = with_client_axis(module, axes or {})
-        elsewhere = copy.deepcopy(module).cpu() if example.device.type != "cpu" else copy.deepcopy(module)
+        elsewhere = None if key in _TRIED else copy.deepcopy(module).cpu()
     except Exception as error:  # it may hold what cannot be copied, such as a lock
         raise CannotBatch(f"{type(module).__name__} cannot be copied: {first_line(error)}") from None
     if isinstance(copied, str):
@@ -54,6 +60,9 @@ def batched_network(module: nn.Module, example: Tensor, axes: Mapping[str, int] 
         ways += [("stacked layers", partial(_stacked, axes=axes or {}, rank=rank))
                  for rank in ((2, 3, 4) if low else (0,))]
     ways.append(("vmap", _vmapped))
+    if elsewhere is None:
+        kind, make = ways[_TRIED[key]]
+        return make(module), kind
     # A network whose `forward` looks across its batch (a mean over examples, say) would mix clients: compare.
     # On a CPU first: a GPU would have to compile kernels for the sizes of this trial alone. In double precision
     # first: rounding alone makes two ways through a deep network with BatchNorm differ. In a copy: the
@@ -61,12 +70,15 @@ def batched_network(module: nn.Module, example: Tensor, axes: Mapping[str, int] 
     places = [(elsewhere, example.cpu())]
     if example.is_floating_point() and all(p.dtype == torch.float32 for p in module.parameters()):
         places.insert(0, (copy.deepcopy(elsewhere).double(), example.cpu().double()))
-    trials = [(way, place) for way in ways for place in places]
+    trials = [(at, place) for at in range(len(ways)) for place in places]
     if example.device.type != "cpu":
-        trials += [(way, (module, example)) for way in ways]
-    for (kind, make), (place, tried) in trials:
+        trials += [(at, (module, example)) for at in range(len(ways))]
+    for at, (place, tried) in trials:
+        kind, make = ways[at]
         problem = _problem(place, make(place), tried)
         if problem is None:
+            if built_from is not None:
+                _TRIED[key] = at
             return make(module), kind
         if "random operation" in problem:
             raise CannotBatch(f"{type(module).__name__} draws random numbers by itself, as F.dropout and torch.rand do")

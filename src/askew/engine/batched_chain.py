@@ -36,6 +36,8 @@ class Facts:
 
     def of_rows(self, rows: slice | Tensor) -> Facts:
         """The same for some of the clients only."""
+        if not self.shared and not self.numbers:
+            return self
         return Facts(**{name: v[rows] for name, v in self.numbers.items()},
                      shared=tree_map(lambda v: v if len(v) == 1 else v[rows], self.shared))
 

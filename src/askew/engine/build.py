@@ -24,7 +24,7 @@ from askew.core.server_piece import ServerChain
 from askew.core.tensors import ModelState
 from askew.engine.batched import batch_axes
 from askew.engine.checks import check_task
-from askew.engine.device import MEMORY_SHARE, available, device_memory
+from askew.engine.device import MEMORY_SHARE, available, device_memory, seed_torch
 from askew.engine.layers.dropout import key_dropouts
 from askew.engine.mislabel import mislabelled
 from askew.engine.noisy_features import noised
@@ -73,6 +73,9 @@ def build_task(recipe: Recipe, *, data: Dataset | None = None, population: Popul
         prepare=prepare, objective=objective, device=device, examples=examples, adversities=adversities,
         guards=tuple(registry.build("guard", spec) for spec in recipe.guard), axes=axes, steps=tuple(steps),
         drawn=drawn,
+        built_from=None if model is not None else (
+            registry.find("model", recipe.model.name), str(recipe.model), prepare.shape(data.input_shape),
+            data.num_outputs),
     )
     check_task(task)
     return task
@@ -106,7 +109,7 @@ def _build_module(recipe: Recipe, data: Dataset, prepare: Preprocess, model: nn.
                              "`copy.deepcopy` takes") from None
     else:
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(rng.int_seed(recipe.seed, "initial weights"))
+            seed_torch(rng.int_seed(recipe.seed, "initial weights"), data.train.x.device)
             built = build_network(recipe.model, input_shape=prepare.shape(data.input_shape),
                                   num_classes=data.num_outputs)
     if any(isinstance(p, nn.parameter.UninitializedParameter) for p in built.parameters()):

@@ -18,6 +18,7 @@ from askew.core.objective import Objective
 from askew.core.preprocess import Preprocess
 from askew.core.tensors import ModelState, Params, Tree
 from askew.engine.affine import coefficients
+from askew.engine.device import seed_torch
 from askew.engine.layers.dropout import dropouts, set_keys
 from askew.engine.task import Task
 
@@ -108,10 +109,7 @@ def train_locally(module: nn.Module, model: ModelState, examples: Examples, indi
             layer.flatten_parameters()  # on a GPU its library wants them in one piece
     layers, drop = dropouts(module), rng.fold(stream, LAYERS)
     if seeded:
-        # For modules that draw by themselves; `run` restores the state. On a CPU its generator alone: torch takes down
-        # the whole call stack for that of each device not in use yet, which is a quarter of a small round.
-        reseed = torch.default_generator.manual_seed if stream.device.type == "cpu" else torch.manual_seed
-        reseed(int(drop) & 0x7FFFFFFFFFFFFFFF)
+        seed_torch(int(drop) & 0x7FFFFFFFFFFFFFFF, stream.device)  # for modules that draw by themselves
     noise, size = rng.fold(stream, STEP), batch_size or len(indices)
     weights = {name: p.detach() for name, p in parameters.items()}
     ctx = ClientContext(weights, model.params, round, 0, epochs * -(-len(indices) // size),

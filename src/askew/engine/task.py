@@ -6,7 +6,7 @@ say how: drawing clients (`sample`), training (`local`, and the engines), judgin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -47,6 +47,7 @@ class Task:
         axes: layer's name -> the axis on which its examples lie, where that is not the first.
         steps: of preprocessing, of which `prepare` is made.
         drawn: the population as it was before clients mislabelled anything; default: the same.
+        built_from: what the network was built from, where the recipe names it: equal ones give one structure.
     """
 
     recipe: Recipe
@@ -67,6 +68,7 @@ class Task:
     axes: Mapping[str, int] = field(default_factory=dict)
     steps: tuple[Preprocess, ...] = ()
     drawn: Population | None = None
+    built_from: Hashable = None
 
     @property
     def num_clients(self) -> int:
@@ -109,7 +111,8 @@ class Task:
         """
         last = len(self.data.train) - 1
         example = self.prepare.apply(self.data.train.x[[i * last // 9 for i in range(10)]], None)  # data may be sorted
-        return batched_network(rewritten(self.module, pool_before_relu, example[:3]), example, self.axes)
+        return batched_network(rewritten(self.module, pool_before_relu, example[:3]), example, self.axes,
+                               self.built_from)
 
     @cached_property
     def judged(self) -> nn.Module:

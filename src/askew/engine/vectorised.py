@@ -23,7 +23,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from askew.core import rng
 from askew.core.client_piece import Message
 from askew.core.cohort import squared_lengths
-from askew.core.compat import BatchNorm, foreach_sub_, tree_map
+from askew.core.compat import BatchNorm, foreach_add_, foreach_sub_, tree_map
 from askew.core.errors import AskewError, first_line, suggest
 from askew.core.registry import numbers_of
 from askew.core.tensors import Params, Tree, add
@@ -255,9 +255,11 @@ class Vectorised:
             chain = work.chain if isinstance(who, slice) else work.chain.of_rows(who)
             u, after = chain.update(dict(zip(params, gradients, strict=True)), before, now, start, work.round, noise, t,
                                    work.facts.of_rows(who))
-            for name, v in all_params.items():
-                v[who] += u[name]
-            if isinstance(who, Tensor):
+            if isinstance(who, slice):  # in their own memory: `v[who] += u` would write every weight twice
+                foreach_add_([v[who] for v in all_params.values()], [u[name] for name in all_params])
+            else:
+                for name, v in all_params.items():
+                    v[who] += u[name]
                 for name, v in all_buffers.items():
                     v[who] = buffers[name]
             return _put(state, who, after)

@@ -44,17 +44,21 @@ def check_plot_path(path: str | Path, *, overwrite: bool = False,
     return check_new(path, "plot file", remedy, overwrite)
 
 
-def save_figure(path: Path, draw: Callable[[Figure], None], size: tuple[float, float], dpi: int = 160,
+def save_figure(path: Path | Sequence[Path], draw: Callable[[Figure], None], size: tuple[float, float], dpi: int = 160,
                 style: Any = None) -> None:
     """Draw a figure of `size` inches and write it, without a display.
 
     Args:
+        path: of one file, or of several, for which it is drawn once.
         style: settings of matplotlib (a mapping) that differ from those of our pictures.
     """
     import matplotlib as mpl
 
     with mpl.rc_context(_STYLE | (style or {})):
-        write_figure(drawn_figure(draw, size, style), path, dpi)
+        figure = drawn_figure(draw, size, style)
+        for file in [path] if isinstance(path, Path) else path:
+            write_figure(figure, file, dpi)
+            figure.set_layout_engine("none")  # the first file has shown where everything goes
 
 
 def drawn_figure(draw: Callable[[Figure], None], size: tuple[float, float], style: Any = None) -> Figure:

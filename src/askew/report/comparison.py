@@ -19,7 +19,7 @@ _CEILING = "#111111"
 _BASELINE = "#bd1f01"
 
 
-def plot_comparison(comparison: Comparison, path: str | Path) -> None:
+def plot_comparison(comparison: Comparison, *paths: str | Path) -> None:
     """Write the picture: on the left the mean over seeds in each round, on the right every method's last round.
 
     Rows on the right are the legend of the lines on the left. A band or bar spans one standard deviation over seeds to
@@ -27,9 +27,9 @@ def plot_comparison(comparison: Comparison, path: str | Path) -> None:
 
     Args:
         comparison: with at least one finished run.
-        path: .png, .svg or .pdf.
+        paths: .png, .svg or .pdf.
     """
-    path = check_plot_path(path, overwrite=True)
+    files = [check_plot_path(path, overwrite=True) for path in paths]
     rows = _in_order(comparison)
     if not rows:
         raise AskewError("plot: no run of the comparison has finished")
@@ -44,7 +44,7 @@ def plot_comparison(comparison: Comparison, path: str | Path) -> None:
         figure.suptitle(f"{recipe.data.name}, {recipe.population}: {recipe.rounds} rounds, "
                         f"{number} seed{'s' if number > 1 else ''}", fontsize=10.5, fontweight="bold", color="#222222")
 
-    save_figure(path, draw, (11.5, max(4.0, 1.3 + 0.27 * len(rows))))
+    save_figure(files, draw, (11.5, max(4.0, 1.3 + 0.27 * len(rows))))
 
 
 def _in_order(comparison: Comparison) -> list[Contender]:

@@ -45,9 +45,9 @@ def compare(recipes: Mapping[str, Recipe], seeds: Sequence[int], *, target: floa
             on_round: Callable[[Record, Recipe], None] | None = None, cluster: Cluster | None = None) -> Comparison:
     """Run every recipe with every seed, and judge all by one measure.
 
-    All recipes are built and checked before the first one runs. One seed goes after the other, and with each seed the
-    methods whose local training has the same shape train together: whenever it is stopped, methods have been compared
-    on the same seeds, but for the last one. "auto" takes for each run the engine that it would have alone, so that its
+    All recipes are built and checked before the first one runs. Seeds go four at a time, and methods whose local
+    training has the same shape train together on all four: whenever it is stopped, methods have been compared on the
+    same seeds, but for the last four. "auto" takes for each run the engine that it would have alone, so that its
     numbers are those of `askew.run`.
 
     Args:
