@@ -9,6 +9,7 @@ from torch import nn
 import askew
 from askew.core import registry
 from askew.core.population import Ownership, Population
+from askew.engine import batched
 from askew.engine.batched import CannotBatch, batched_network
 from askew.engine.build import build_task
 from askew.engine.choice import ENGINES, make_engine
@@ -231,6 +232,48 @@ def test_a_module_that_draws_by_itself_is_refused_and_auto_goes_one_by_one():
     with pytest.raises(CannotBatch, match="draws random numbers"):
         ENGINES["parallel"](task)
     assert make_engine("auto", task).name == "sequential"
+
+
+class Flat(nn.Module):
+    """A linear layer, behind which the examples of a batch are mixed or not."""
+
+    def __init__(self, inputs, mixed=False):
+        super().__init__()
+        self.out, self.mixed = nn.Linear(inputs, 10), mixed
+
+    def forward(self, x):
+        y = self.out(x.flatten(1))
+        return y - y.mean(dim=0) if self.mixed else y
+
+
+def test_a_network_that_recipes_name_is_tried_once(monkeypatch):
+    """One that is given as an object, or filed anew under the same name as one does in a notebook, is tried again."""
+    tried, problem = [], batched._problem
+    monkeypatch.setattr(batched, "_problem", lambda *args: tried.append(1) or problem(*args))
+    monkeypatch.setattr(batched, "_TRIED", {})
+    monkeypatch.setattr(registry, "_PIECES", {kind: dict(pieces) for kind, pieces in registry._PIECES.items()})
+
+    def file(always):
+        @askew.piece("model")
+        def of_a_notebook(input_shape: tuple[int, ...], num_classes: int, mixed: bool = False) -> nn.Module:
+            return Flat(64, mixed or always)
+
+    file(always=False)
+    recipe = RECIPE.replace(model="of_a_notebook()", population="iid(clients=3)")
+    mixing = recipe.replace(model="of_a_notebook(mixed=True)")
+
+    def trials(recipe, model=None):
+        tried.clear()
+        kind = build_task(recipe, model=model).batched[1]
+        return len(tried), kind
+
+    assert [trials(r) for r in (recipe, recipe, recipe.replace(seed=1))] == [
+        (1, "stacked layers"), (0, "stacked layers"), (0, "stacked layers")]
+    assert [trials(mixing), trials(mixing)] == [(3, "vmap"), (0, "vmap")]
+    assert [trials(recipe, Flat(64)), trials(recipe, Flat(64)), trials(recipe, Flat(64, mixed=True))] == [
+        (1, "stacked layers"), (1, "stacked layers"), (3, "vmap")]
+    file(always=True)
+    assert trials(recipe) == (3, "vmap")
 
 
 def test_dropout_masks_belong_to_the_client():

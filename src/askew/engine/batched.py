@@ -29,7 +29,8 @@ class CannotBatch(Exception):
     """The network cannot be run for many clients at once; the message says which layer and why."""
 
 
-_TRIED: dict[Hashable, int] = {}  # what a network was built from, and where it is -> which of the ways below it took
+# What a network was built from, where it is and its layers -> which of the ways below it took
+_TRIED: dict[Hashable, int] = {}
 
 
 def batched_network(module: nn.Module, example: Tensor, axes: Mapping[str, int] | None = None,
@@ -46,7 +47,7 @@ def batched_network(module: nn.Module, example: Tensor, axes: Mapping[str, int] 
         CannotBatch: where neither way gives two clients what each gets alone.
     """
     ways: list[tuple[str, Callable[[nn.Module], Network]]] = []
-    key = (built_from, example.device.type, example.dtype)
+    key = (built_from, example.device.type, example.dtype, str(module), tuple(map(type, module.modules())))
     try:
         copied = with_client_axis(module, axes or {})
         elsewhere = None if key in _TRIED else copy.deepcopy(module).cpu()

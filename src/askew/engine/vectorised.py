@@ -42,6 +42,8 @@ from askew.engine.task import Task
 from askew.engine.tuning import CHUNK_BYTES, CHUNK_JOBS, COMPILED_EXAMPLES
 from askew.engine.work import TrainedWork, Work
 
+EVERYONE = slice(None)  # the clients of a step where none is missing
+
 
 class Vectorised:
     """The batched engine.
@@ -218,11 +220,12 @@ class Vectorised:
             active = active_clients(steps, t)
             sizes = batch_sizes[:active, t]
             if not self._exact_batches or (sizes == sizes[0]).all():
-                state = self._step(work, params, buffers, state, totals, slice(0, active), t, int(sizes.max()))
+                who = EVERYONE if active == len(steps) else slice(0, active)
+                state = self._step(work, params, buffers, state, totals, who, t, int(sizes.max()))
             else:  # no padding: clients with equally large batches go together
                 for size in np.unique(sizes):
-                    who = torch.from_numpy(np.flatnonzero(sizes == size)).to(device)
-                    state = self._step(work, params, buffers, state, totals, who, t, int(size))
+                    some = torch.from_numpy(np.flatnonzero(sizes == size)).to(device)
+                    state = self._step(work, params, buffers, state, totals, some, t, int(size))
         foreach_sub_(list(params.values()), [work.start[name] for name in params])
         return TrainedWork(params, buffers, state, work.per_step(totals), squared_lengths(params))
 
@@ -335,13 +338,14 @@ def _first_of(shared: Mapping[int, Mapping[str, Tree]]) -> Mapping[str, Tree]:
 
 
 def _take(state: Tree, who: slice | Tensor) -> Tree:
-    return tree_map(lambda v: v[who], state)
+    return state if who is EVERYONE else tree_map(lambda v: v[who], state)
 
 
 def _put(state: Tree, who: slice | Tensor, new: Tree) -> Tree:
+    if who is EVERYONE:
+        return new
+
     def put(old: Tensor, rows: Tensor) -> Tensor:
-        if len(rows) == len(old) and isinstance(who, slice):
-            return rows
         old[who] = rows
         return old
 
