@@ -48,7 +48,7 @@ fast: setup
 
 long: setup
 	ASKEW_LONG=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -q tests/conformance tests/kernels \
-		tests/engine/test_graphed.py
+		tests/engine/test_graphed.py tests/engine/test_vectorised.py tests/runs/test_export.py tests/benchmarks
 
 fuzz: setup
 	OMP_NUM_THREADS=1 PYTHONPATH=tests/support $(BIN)/python -m fuzzing.long

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conform.forms import LONG
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -50,7 +51,7 @@ def test_the_control_is_the_papers_recipe():
     assert [r["train_loss"] for r in ours] == pytest.approx([r["train_loss"] for r in theirs], rel=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.skipif(not LONG, reason="ResNet-20 six times: in the long run, ASKEW_LONG=1")
 def test_tiny(tmp_path, capsys):
     """A group from the command line: all are in the file, with their curves, also when the limit has stopped them."""
     out, stopped = tmp_path / "a.json", tmp_path / "b.json"

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from conform.forms import LONG
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "peers"))
@@ -163,7 +164,7 @@ def test_unknown_names_are_refused(monkeypatch, capsys):
         assert value in said
 
 
-@pytest.mark.slow
+@pytest.mark.skipif(not LONG, reason="a process per contestant: in the long run, ASKEW_LONG=1")
 def test_the_command_measures_who_can_take_part(tmp_path):
     out = tmp_path / "peers.json"
     names = "askew vectorised;plain loop;pfl;FedLab"

@@ -30,6 +30,13 @@ def test_promised_pythons_are_the_classified_ones() -> None:
     assert versions == ["3.11", "3.12", "3.13"]
 
 
+def test_addresses_are_those_of_the_citations() -> None:
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]
+    numbers = {path.parent.name: re.findall(r"eprint\s*= \{(.*)\}", path.read_text())
+               for path in (ROOT / "src" / "askew" / "papers").glob("*/citation.bib")}
+    assert urls == {paper: f"https://arxiv.org/abs/{number}" for paper, found in numbers.items() for number in found}
+
+
 @pytest.mark.parametrize(("name", "text", "problem"), [
     ("a.py", "x = 1 \n", "a.py:1: spaces at the end of the line"),
     ("a.py", "if x:\n\ty = 1\n", "a.py:2: a tab"),

@@ -50,7 +50,7 @@ def test_killed_in_the_middle_of_each_file_operation(kind: str, whole: dict[str,
             kills += 1
             begin_or_go_on(recipe, folder)
             assert contents(folder) == whole[recipe.name], f"{recipe.name}, killed at {kind} {number}"
-            number += 1 if LONG else generator.randint(4, 12)
+            number += 1 if LONG else generator.randint(6, 16)
     assert kills >= 2
     record(f"kills-{kind}",
            {"what": f"SIGKILL at each {kind} of files, a checkpoint per round", "kills": kills, "differing": 0})
