@@ -101,8 +101,8 @@ class Contest:
         opponent: tuned FedAvg.
         nominee: the method that was measured again, where one was nominated.
         chosen: the method to use; None: no remedy is needed.
-        scores: of finalists on the seeds of steps 3 and 4.
-        trials: runs that were trained, and rounds of all of them.
+        dropped: method -> why it is out.
+        runs, rounds: that were trained.
     """
 
     entries: tuple[Entry, ...]
@@ -110,7 +110,6 @@ class Contest:
     nominee: str | None
     chosen: str | None
     margin: float
-    opponent_scores: tuple[float, ...]
     chance_of_opponent: float
     dropped: Mapping[str, str] = field(default_factory=dict)
     runs: int = 0
@@ -170,8 +169,7 @@ def hold(candidates: Mapping[str, Sequence[Candidate]], train: Trainer, plan: Pl
         chosen = nominee if gains[nominee].low > margin and not gains[nominee].broke_off else None
     entries = [Entry(method, finalists[method], held_out[method], gains[method], chances[method]) for method in others]
     entries.sort(key=lambda entry: -entry.gain.mean if np.isfinite(entry.gain.mean) else np.inf)
-    return Contest(tuple(entries), opponent, nominee, chosen, margin,
-                   tuple(scores[opponent.key, s].test for s in seeds), chances[OPPONENT], dropped, counting.runs,
+    return Contest(tuple(entries), opponent, nominee, chosen, margin, chances[OPPONENT], dropped, counting.runs,
                    counting.rounds)
 
 

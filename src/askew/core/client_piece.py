@@ -20,12 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from askew.core.arguments import check_fields
 from askew.core.errors import AskewError
+from askew.core.piece import Piece
 from askew.core.tensors import ModelState, Params, Tree
 
 if TYPE_CHECKING:
-    from askew.core.registry import Spec
     from askew.core.server_piece import ServerPiece
 
 Message = dict[str, Tree]  # what a client sends: "update", "buffers", and what pieces add
@@ -111,7 +110,7 @@ def _no_objection(plan: Plan) -> None:
 
 
 @dataclass(frozen=True, repr=False)
-class ClientPiece:
+class ClientPiece(Piece):
     """One step of a client's round; where it stands does not matter to it.
 
     Args:
@@ -141,21 +140,6 @@ class ClientPiece:
     payload: Callable[[Mapping[str, Tensor]], int] | None = None
     once: bool = False
     check: Callable[[Plan], None] = _no_objection
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-    @property
-    def spec(self) -> Spec | None:
-        """How it was made, where a registered function made it."""
-        return self.__dict__.get("_spec")
-
-    @property
-    def name(self) -> str:
-        return self.spec.name if self.spec else type(self).__name__
-
-    def __repr__(self) -> str:
-        return str(self.spec) if self.spec else f"{type(self).__name__}(...)"
 
 
 @dataclass(frozen=True, repr=False)

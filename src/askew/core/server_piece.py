@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from askew.core.arguments import check_fields
 from askew.core.client_piece import Plan, check_once
 from askew.core.errors import AskewError
+from askew.core.piece import Piece
 from askew.core.statistic import Senders, Statistic
 from askew.core.tensors import Params, Tree
 
 if TYPE_CHECKING:
     from askew.core.cohort import Cohort
-    from askew.core.registry import Spec
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ def _no_objection(plan: Plan) -> None:
 
 
 @dataclass(frozen=True, repr=False)
-class ServerPiece:
+class ServerPiece(Piece):
     """One step at the server.
 
     Args:
@@ -104,21 +103,6 @@ class ServerPiece:
     optimises: bool = False
     once: bool = False
     check: Callable[[Plan], None] = _no_objection
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-    @property
-    def spec(self) -> Spec | None:
-        """How it was made, where a registered function made it."""
-        return self.__dict__.get("_spec")
-
-    @property
-    def name(self) -> str:
-        return self.spec.name if self.spec else type(self).__name__
-
-    def __repr__(self) -> str:
-        return str(self.spec) if self.spec else f"{type(self).__name__}(...)"
 
 
 def by_examples(senders: Senders) -> Tensor:
