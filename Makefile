@@ -39,16 +39,22 @@ demo: $(VENV)/.demo
 	$(BIN)/askew compare
 
 # Workers of one thread each: two threads in each of them would wait for each other. Three of them on two cores, since a
-# worker that has tests of real processes (Flower, Ray) mostly waits: two minutes for 40 s of processor time.
-test: lint
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist worksteal -q
+# worker that has tests of real processes (Flower, Ray) mostly waits: two minutes for 40 s of processor time. Types are
+# checked beside them: half a minute on one core. What mypy finds stands last.
+test: setup
+	$(BIN)/ruff check .
+	@$(BIN)/mypy > $(VENV)/types.txt 2>&1 & types=$$!; \
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist worksteal -q; tests=$$?; \
+	wait $$types || { cat $(VENV)/types.txt; exit 1; }; \
+	exit $$tests
 
 fast: setup
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -q -m 'not slow'
 
 long: setup
 	ASKEW_LONG=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -q tests/conformance tests/kernels \
-		tests/engine/test_graphed.py tests/engine/test_vectorised.py tests/runs/test_export.py tests/benchmarks
+		tests/engine/test_graphed.py tests/engine/test_vectorised.py tests/runs/test_export.py tests/benchmarks \
+		tests/cli/test_compare_command.py tests/rounds/test_combinations.py
 
 fuzz: setup
 	OMP_NUM_THREADS=1 PYTHONPATH=tests/support $(BIN)/python -m fuzzing.long

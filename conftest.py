@@ -10,6 +10,10 @@ import pytest
 collect_ignore_glob = [] if find_spec("flwr") else ["src/askew/flower/*", "tests/flower/*"]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.get_closest_marker("waits") is None)
+
+
 @pytest.fixture(autouse=True)
 def _examples(request: pytest.FixtureRequest) -> Iterator[None]:
     """What an example finds without an import: askew, numpy, torch, pieces, methods, and rounds by hand."""

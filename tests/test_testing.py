@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from conform.pieces import UNEQUAL
 
 import askew
 from askew.pieces.client import adam, correct_drift
@@ -27,14 +28,14 @@ def wrong(pattern, piece, beside=()):
 @pytest.mark.parametrize(("piece", "beside"), [(adam(0.01, keep_state=True), []), (correct_drift(), [update_control()]),
                                                (momentum(0.9), []), ("clip_gradient(length=0.5)", [])], ids=str)
 def test_pieces_that_are_right_pass(piece, beside):
-    check_piece(piece, beside, compiled=False)
+    check_piece(piece, beside, recipe=UNEQUAL, compiled=False)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not can_compile(),
                     reason="torch compiles for CPUs with g++ and Python's headers, which are not installed")
 def test_it_compiles_where_there_is_a_compiler():
-    check_piece(adam(0.01, keep_state=True))
+    check_piece(adam(0.01, keep_state=True), recipe=UNEQUAL)
 
 
 @askew.piece("client")

@@ -7,7 +7,7 @@ from functools import cache
 import pytest
 import torch
 from conform.federations import FEDERATIONS, of_sizes
-from conform.forms import BATCHED, FORMS, apart, assert_same_training, cases, one_by_one, train
+from conform.forms import BATCHED, FORMS, LONG, apart, assert_same_training, cases, one_by_one, train
 from conform.modules import CLASSES, deep_batch_norm
 from conform.networks import data_of
 from conform.pieces import normed
@@ -113,8 +113,10 @@ def assert_same_models(name, got):
         assert last["loss"] == pytest.approx(record["loss"], rel=1e-3)
 
 
-@pytest.mark.parametrize("form", [name for name in FORMS if name not in ("parallel", "compiled")])
-@pytest.mark.parametrize("name", LANES)
+@pytest.mark.parametrize(("name", "form"), [
+    (name, form) for name in LANES for form in BATCHED
+    # The deep one takes the most, and meets eager and graphed, whole rounds and two clients at a time.
+    if LONG or not name.startswith("deep") or form in ("eager", "graphed, two at a time")])
 def test_recipes_that_train_together_train_as_they_do_alone(name, form):
     """Two rounds of several recipes in one computation, in every form; the sequential engine takes them one by one."""
     recipes, model = lanes_of(name)

@@ -21,7 +21,6 @@ from askew.engine.sequential import Sequential
 
 RECIPE = askew.Recipe(client="sgd(lr=0.2, momentum=0.5)", batch_size=8, epochs=2, rounds=2)
 SIZES = [3, 38, 18, 8, 26]  # no batch of one example, which BatchNorm cannot take
-COMPILED = ["several labels"]  # a regression is compiled in tests/strangers, the others in the long run
 
 
 @cache
@@ -57,7 +56,8 @@ def test_one_by_one_equals_plain_pytorch(name):
     assert_same_training(one_by_one(task_of(name)), plain(name), tolerance=1e-4)
 
 
-@pytest.mark.parametrize(("name", "form"), cases(PROBLEMS, compiled=COMPILED))
+# Compiled in the long run; in CI a regression with a loss of its own is, in tests/strangers/test_regression.py.
+@pytest.mark.parametrize(("name", "form"), cases(PROBLEMS))
 def test_every_form_equals_plain_pytorch(name, form):
     assert_same_training(train(FORMS[form], task_of(name)), plain(name))
 

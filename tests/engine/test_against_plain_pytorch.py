@@ -19,7 +19,7 @@ from askew.engine.build import build_task
 from askew.engine.local import batches
 from askew.engine.sample import sample
 
-BASE = askew.Recipe(population="dirichlet_per_class(clients=6, alpha=0.5)", rounds=3, batch_size=50,
+BASE = askew.Recipe(population="dirichlet_per_class(clients=6, alpha=0.5) + subset(0.5)", rounds=3, batch_size=50,
                     model="mlp(hidden=[16])")
 
 

@@ -56,9 +56,10 @@ def task_of(name, **changes):
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_rule(name, threads):
+    task = task_of(name)
     for number, expected in zip((1, 2), CASES[name][2:], strict=True):
         threads(number)
-        assert choose(task_of(name)) == expected, f"{number} threads"
+        assert choose(task) == expected, f"{number} threads"
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -69,7 +70,7 @@ def test_the_choice_is_a_function_of_recipe_data_and_network_alone(name, monkeyp
 
     two_threads_and_no_stopwatch()
     expected = CASES[name][3]
-    for number, rounds in enumerate((1, 20, 40, 5_000, 10**9)):
+    for number, rounds in enumerate((1, 40, 10**9)):
         clock = itertools.count(step=10.0 ** number)  # every look at it, another time
         for watch in ("time", "perf_counter", "monotonic", "process_time", "thread_time"):
             monkeypatch.setattr(f"time.{watch}", lambda clock=clock: float(next(clock)))
@@ -85,9 +86,9 @@ def test_the_choice_is_a_function_of_recipe_data_and_network_alone(name, monkeyp
 @pytest.mark.parametrize("kind", [{}, {"model": "small_cnn()"}, {"population": "pooled()"}],
                          ids=["mlp", "cnn", "one client"])
 def test_fewer_rounds_are_the_first_of_more(kind):
-    # 2 rounds have 1,400 local steps, 8 have 5,700: once, the latter were timed to choose an engine.
-    recipe = askew.Recipe(batch_size=2, evaluate_every=1, **kind)
-    few, more = askew.run(recipe.replace(rounds=2)), askew.run(recipe.replace(rounds=8))
+    # Once, those of more local steps were timed to choose an engine. That no number of rounds decides is shown above.
+    recipe = askew.Recipe(batch_size=8, evaluate_every=1, **kind)
+    few, more = askew.run(recipe.replace(rounds=2)), askew.run(recipe.replace(rounds=4))
     assert few.simulation.engine.name == more.simulation.engine.name
     assert few.records == more.records[:2]
 

@@ -23,9 +23,9 @@ COMPILES = shutil.which("g++") is not None and (Path(sysconfig.get_paths()["incl
 on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 WAYS = [pytest.param("cpu", False, id="cpu"), pytest.param("cuda", False, id="cuda", marks=on_a_gpu),
         pytest.param("cuda", True, id="cuda, compiled", marks=on_a_gpu)]
-BASE = Recipe(population="dirichlet_per_class(clients=8, alpha=0.5) + subset(0.4)", batch_size=7, epochs=2)
+BASE = Recipe(population="dirichlet_per_class(clients=8, alpha=0.5) + subset(0.15)", batch_size=7, epochs=2)
 RECIPES = {
-    "equal sizes": BASE.replace(population="iid(clients=8) + subset(0.4)"),
+    "equal sizes": BASE.replace(population="iid(clients=8) + subset(0.15)"),
     "unequal sizes": BASE,
     "all of sgd": BASE.replace(client="sgd(lr=decay(0.1, 0.9), momentum=0.9, weight_decay=0.01)"),
     "augmented": BASE.replace(preprocess=["random_crop(padding=1)", "random_flip()", "normalise()"],
@@ -43,7 +43,7 @@ RECIPES = {
                                               population="power_law(clients=6) + hold_out(0.8)", batch_size=20,
                                               client="sgd(lr=0.001)"),
     "clipped, with momentum": BASE.replace(client=["clip_gradient(0.5)", "sgd(lr=0.05, momentum=0.9, nesterov=True)"]),
-    "normalised locally": BASE.replace(model="mcmahan_cifar_cnn()", population=BASE.population + "hold_out(0.9)"),
+    "normalised locally": BASE.replace(model="mcmahan_cifar_cnn()", population=BASE.population + "hold_out(0.7)"),
 }
 # Networks that train for seconds: on a CPU in the long run only, which has them in the other tables, too
 LARGE = ["strided and residual", "batch norm, unequal sizes"]

@@ -16,7 +16,8 @@ from askew.rounds.simulation import Simulation
 
 pytestmark = pytest.mark.slow  # whole runs: tens of them
 
-RECIPE = askew.Recipe(population="power_law(clients=7, exponent=0.7, min_examples=9)", batch_size=10, rounds=2)
+RECIPE = askew.Recipe(population="power_law(clients=7, exponent=0.7, min_examples=9) + subset(0.3)", batch_size=10,
+                      rounds=2)
 
 
 def trained(make, recipe=RECIPE):
@@ -82,7 +83,7 @@ def test_a_compiler_that_fails_is_done_without(reference, monkeypatch):
                          [(50, 1, False), (17_500, 1, True), (1_000, 17, False), (1_000, 18, True)])
 def test_long_runs_are_compiled_by_what_there_is_to_train(rounds, runs, expected):
     """1,437 examples a round: 25 million are reached after 17,398 rounds, of one run or of several together."""
-    task = build_task(RECIPE.replace(rounds=rounds))
+    task = build_task(RECIPE.replace(rounds=rounds, population="iid(clients=7)"))
     assert vectorised.worth_compiling(task, runs) is expected
 
 

@@ -2,6 +2,7 @@
 
 import threading
 import warnings
+from functools import cache
 
 import pytest
 import torch
@@ -221,14 +222,23 @@ def model_of(name):
     return NETWORKS[name]()
 
 
+def inputs_of(name):
+    return data_of(WORDS if name == "longest of a batch" else X)
+
+
+@cache
+def one_by_one(name):
+    return askew.run(RECIPE, data=inputs_of(name), model=model_of(name), engine="sequential").model
+
+
 @pytest.mark.parametrize("engine", [pytest.param("parallel", marks=pytest.mark.slow), "vectorised",
                                     pytest.param("auto", marks=pytest.mark.slow), "graphed"])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_every_engine_trains_it_as_one_by_one(name, engine):
-    data = data_of(WORDS if name == "longest of a batch" else X)
+    data = inputs_of(name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of engines that cannot take it
-        reference = askew.run(RECIPE, data=data, model=model_of(name), engine="sequential").model
+        reference = one_by_one(name)
         if engine == "graphed":
             task = build_task(RECIPE, data=data, model=model_of(name))
             try:
@@ -249,7 +259,7 @@ def test_every_engine_trains_it_as_one_by_one(name, engine):
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_network_is_the_one_that_was_given(name):
     """Scores of the network inside a task are those of the user's, whatever was exchanged in it."""
-    data, model = data_of(WORDS if name == "longest of a batch" else X), model_of(name).eval()
+    data, model = inputs_of(name), model_of(name).eval()
     task = build_task(RECIPE, data=data, model=model)
     inputs = data.test.x[:5]
     assert torch.equal(task.module.eval()(task.prepare.apply(inputs, None)), model(inputs.clone()))

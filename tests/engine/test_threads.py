@@ -22,7 +22,7 @@ from askew.runs.sweep import sweep
 
 pytestmark = pytest.mark.slow  # whole runs: tens of them
 
-SMALL = askew.Recipe(rounds=2, population="shards(clients=10, shards_per_client=2) + subset(0.4)")
+SMALL = askew.Recipe(rounds=2, population="shards(clients=10, shards_per_client=2) + subset(0.15)")
 
 
 @pytest.fixture(autouse=True)
@@ -151,8 +151,8 @@ def test_large_passes_get_all_threads(monkeypatch):
 
 
 BITS = {"mlp": SMALL, "wide mlp": SMALL.replace(model="mlp(hidden=[1024])"), "cnn": SMALL.replace(model="small_cnn()"),
-        "all at once": SMALL.replace(model="mlp(hidden=[256])", batch_size=0),
-        "unequal": SMALL.replace(population="dirichlet(clients=8, alpha=0.3)"),
+        "all at once": SMALL.replace(model="mlp(hidden=[256])", batch_size=0, population="iid(clients=10)"),
+        "unequal": SMALL.replace(population="dirichlet(clients=8, alpha=0.3) + subset(0.3)"),
         "server": server_training(SMALL, hold_out=0.1)}
 
 
@@ -160,12 +160,12 @@ BITS = {"mlp": SMALL, "wide mlp": SMALL.replace(model="mlp(hidden=[1024])"), "cn
 @pytest.mark.parametrize("name", BITS)
 def test_a_seed_gives_the_same_bits_with_any_number_of_threads(name, engine):
     results = []
-    for number in (1, 2, 3):
+    for number in (1, 2):  # two share a product otherwise than one does in all of these; three do in few of them
         torch.set_num_threads(number)
         results.append(askew.run(BITS[name], engine=engine))
-    for other in results[1:]:
-        assert other.records == results[0].records
-        assert all(torch.equal(v, results[0].model[key]) for key, v in other.model.items())
+    one, other = results
+    assert other.records == one.records
+    assert all(torch.equal(v, one.model[key]) for key, v in other.model.items())
 
 
 @pytest.mark.parametrize("name", BITS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 import torch
 
@@ -24,6 +26,7 @@ def recipe_of(item, row):
     return recipe
 
 
+@cache
 def stand_in() -> askew.Dataset:
     generator = torch.Generator().manual_seed(0)
     y = torch.arange(800) % 10

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 import torch
@@ -21,6 +23,7 @@ ITEMS = {item.name: item for item in find("zhao2018")}
 SHAPES = {"mnist": (1, 28, 28), "cifar10": (3, 32, 32), "speech_commands": (1, 50, 10)}
 
 
+@cache
 def stand_in(name: str, per_class: int = 120) -> askew.Dataset:
     """Random inputs in the shape of a data set, few of each class."""
     generator = torch.Generator().manual_seed(0)

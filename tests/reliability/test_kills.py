@@ -16,7 +16,9 @@ from askew.runs.sweep import grid, sweep
 
 pytestmark = [pytest.mark.usefixtures("one_thread"),
               pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")]
-KINDS = ("open", "replace", "remove", "write")
+# What is struck, and how many of such operations further on CI strikes again: a file is opened far more often than
+# anything else happens to it.
+FURTHER = {"open": (20, 50), "replace": (6, 16), "remove": (6, 16), "write": (6, 16)}
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +31,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory, one_thread: None) -> dict[st
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FURTHER)
 def test_killed_in_the_middle_of_each_file_operation(kind: str, whole: dict[str, dict[str, bytes]],
                                                      tmp_path: Path) -> None:
     """At the first, second, ... operation of a kind, in a run that saves after every round, up to its end."""
@@ -50,7 +52,7 @@ def test_killed_in_the_middle_of_each_file_operation(kind: str, whole: dict[str,
             kills += 1
             begin_or_go_on(recipe, folder)
             assert contents(folder) == whole[recipe.name], f"{recipe.name}, killed at {kind} {number}"
-            number += 1 if LONG else generator.randint(6, 16)
+            number += 1 if LONG else generator.randint(*FURTHER[kind])
     assert kills >= 2
     record(f"kills-{kind}",
            {"what": f"SIGKILL at each {kind} of files, a checkpoint per round", "kills": kills, "differing": 0})
@@ -63,7 +65,7 @@ def test_killed_at_random_instants_again_and_again(whole: dict[str, dict[str, by
         folder = tmp_path / f"{recipe.name}-{kills}"
         for _ in range(3):
             child = in_a_child(lambda folder=folder, recipe=recipe: begin_or_go_on(recipe, folder, checkpoint_every=1))
-            time.sleep(generator.uniform(0.0, 0.3))
+            time.sleep(generator.uniform(0.0, 0.15))
             os.kill(child, signal.SIGKILL)
             kills += wait_for(child) == -signal.SIGKILL
         if not (folder / "summary.json").exists():
@@ -75,11 +77,14 @@ def test_killed_at_random_instants_again_and_again(whole: dict[str, dict[str, by
 
 @pytest.mark.slow
 def test_what_a_kill_costs_with_default_settings(tmp_path: Path) -> None:
-    """At most 5 s, or 5% of the time; here 5 s, since the runs are short."""
+    """At most 5 s, or 5% of the time; here 5 s, since the runs are short. CI's mostly waits: it is about seconds."""
+    def idle(record: askew.Record, recipe: askew.Recipe) -> None:
+        time.sleep(0.0 if LONG else 0.05)
+
     lost, generator = [], random.Random(3)
     for number in range(40 if LONG else 1):
         recipe, folder = BASE.replace(rounds=100_000, seed=number), tmp_path / f"{number}"
-        child = in_a_child(lambda folder=folder, recipe=recipe: askew.run(recipe, out=folder))
+        child = in_a_child(lambda folder=folder, recipe=recipe: askew.run(recipe, out=folder, on_round=idle))
         time.sleep(generator.uniform(2, 20) if LONG else 3.0)
         os.kill(child, signal.SIGKILL)
         assert wait_for(child) == -signal.SIGKILL

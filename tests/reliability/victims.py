@@ -17,7 +17,7 @@ from askew.pieces.methods import fedavg, fedavgm, fedcd, fednnnn, ozdayi_combina
 
 LONG = bool(os.environ.get("ASKEW_LONG"))
 RECORD = os.environ.get("ASKEW_RECORD")  # a folder for results of the long form
-BASE = askew.Recipe(rounds=6, fraction=0.5, probes=["update_norms()"])
+BASE = askew.Recipe(rounds=6, fraction=0.5, batch_size=50, probes=["update_norms()"])
 RECIPES = [fedavg(BASE), fedavgm(BASE), fednnnn(BASE), fedcd(BASE, milestones=[1, 3]), ozdayi_combination(BASE),
            scaffold(BASE)]
 

@@ -12,7 +12,7 @@ from askew.pieces.methods import fedcd, fednnnn
 from askew.rounds.simulation import Simulation
 from askew.runs.sweep import grid, sweep
 
-BASE = askew.Recipe(population="dirichlet_per_class(clients=5, alpha=0.5)", batch_size=16, rounds=4, fraction=0.6,
+BASE = askew.Recipe(population="dirichlet_per_class(clients=5, alpha=0.5)", batch_size=48, rounds=4, fraction=0.6,
                     evaluate_every=2)
 
 

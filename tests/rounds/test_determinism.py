@@ -7,7 +7,7 @@ import pytest
 import askew
 from askew.pieces.methods import fedavgm, fedcd, fednnnn
 
-BASE = askew.Recipe(rounds=3, fraction=0.5)
+BASE = askew.Recipe(rounds=3, fraction=0.5, batch_size=40)
 
 
 @pytest.mark.parametrize("recipe", [BASE, fednnnn(BASE), fedcd(BASE, milestones=[1]),

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow  # whole runs: tens of them
 
 # A rate at which it is soon over, or goes up and down.
 BASE = askew.Recipe(rounds=30, population="dirichlet_per_class(clients=5, alpha=0.3) + validation(0.2)",
-                    client="sgd(lr=0.5)", stop_after_no_gain=3)
+                    batch_size=40, client="sgd(lr=0.5)", stop_after_no_gain=3)
 KINDS = {
     "validation sets": BASE,
     "the server's examples": BASE.replace(population="dirichlet_per_class(clients=5, alpha=0.3) + hold_out(0.2)"),

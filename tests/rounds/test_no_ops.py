@@ -6,7 +6,7 @@ import torch
 import askew
 from askew.pieces.methods import fedavgm, fedcd, fedprox, projected, server_momentum, sign_agreement
 
-BASE = askew.Recipe(rounds=3, fraction=0.5)
+BASE = askew.Recipe(rounds=3, fraction=0.5, batch_size=40)
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from askew.core.guard import Guard
 from askew.core.probe import Probe
 from askew.core.registry import piece
 
-BASE = askew.Recipe(population="iid(clients=6)", rounds=4)
+BASE = askew.Recipe(population="iid(clients=6)", rounds=4, batch_size=60)
 MADE: dict[str, Any] = {}
 
 

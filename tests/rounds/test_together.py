@@ -12,7 +12,8 @@ from askew.runs.sweep import grid, sweep
 
 pytestmark = pytest.mark.slow  # whole runs: tens of them
 
-BASE = askew.Recipe(rounds=3, population="shards(clients=6, shards_per_client=2)", client="sgd(lr=0.1)")
+BASE = askew.Recipe(rounds=3, population="shards(clients=6, shards_per_client=2)", batch_size=60,
+                    client="sgd(lr=0.1)")
 SEEDS = {"seed": [0, 1], "sgd.lr": [0.03, 0.1]}
 # method -> (numbers in which configurations differ, whether its server can be batched)
 CASES = {

@@ -21,7 +21,7 @@ from askew.runs.run_folder import RunFolder
 pytestmark = pytest.mark.slow  # whole runs: tens of them
 
 ONE_CLASS = "shards(clients=10, shards_per_client=1)"
-BASE = askew.Recipe(rounds=3, population=ONE_CLASS)
+BASE = askew.Recipe(rounds=3, population=ONE_CLASS, batch_size=40)
 BLOWS_UP = BASE.replace(client=["sgd(lr=1000000000.0)"])
 
 

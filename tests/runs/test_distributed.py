@@ -5,14 +5,18 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from forked import Forked
 from safetensors.torch import load_file
+from several import worker
 from several.cases import SMALL, cases
 from several.worker import ROUNDS, stop_at
 
@@ -21,10 +25,8 @@ from askew.engine.peers import DISTRIBUTED
 from askew.runs.compare import compare
 from askew.runs.sweep import sweep
 
-SUPPORT = Path(__file__).parents[1] / "support"
 # Loopback only; one thread each, as torchrun sets it by itself.
-ENVIRONMENT = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1",
-               "PYTHONPATH": os.pathsep.join([str(SUPPORT), os.environ.get("PYTHONPATH", "")])}
+ENVIRONMENT = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
 SCAFFOLD = askew.methods.scaffold(SMALL.replace(rounds=ROUNDS))
 
@@ -40,13 +42,24 @@ ERRORS = {  # what -> what the first process says of it, and the second
 }
 
 
+def two_forked(folder: Path, *arguments: str, **given: Any) -> list[Forked]:
+    """Two processes of one run with what torchrun tells them, without the seconds in which three of them load torch."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    told = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
+            "GLOO_SOCKET_IFNAME": "lo"}
+    return [Forked(folder, *arguments, RANK=str(rank), LOCAL_RANK=str(rank), **told, **given) for rank in range(2)]
+
+
 @pytest.mark.slow
-def test_two_processes(tmp_path: Path) -> None:
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+def test_two_processes(tmp_path: Path, one_thread: None) -> None:
     """All cases in one start, and in one test: to start processes takes seconds."""
     askew.run(SCAFFOLD, out=tmp_path / "begun by one", on_round=stop_at(3), checkpoint_every=2)
-    done = subprocess.run([*TORCHRUN, "several.worker", str(tmp_path)], env=ENVIRONMENT, capture_output=True, text=True,
-                          timeout=400, check=False)  # a busy machine takes ten times as long
-    assert done.returncode == 0, done.stderr[-3000:]
+    for process in two_forked(tmp_path, work=lambda: worker.main(tmp_path)):
+        _, errors = process.communicate(timeout=400)  # a busy machine takes ten times as long
+        assert process.returncode == 0, errors[-3000:]
     odd = {}
     for name, recipe in cases().items():
         try:
@@ -129,20 +142,26 @@ def test_many_runs_are_refused(refused) -> None:
             call()
 
 
-def under_way(folder: Path, rounds: int, *options: str, **environment: str) -> subprocess.Popen[str]:
-    """A run of two processes that has come so far; it would last for hours."""
-    command = [*TORCHRUN, "askew", "run", "--engine", "distributed", "--method", "scaffold", "--set", "rounds=1000000",
-               "--out", str(folder), "--checkpoint-every", "2", "--quiet", *options]
-    process = subprocess.Popen(command, env={**ENVIRONMENT, **environment}, stderr=subprocess.PIPE, text=True,
-                               stdout=subprocess.DEVNULL, start_new_session=True)
-    until = time.monotonic() + 60
-    while process.poll() is None and time.monotonic() < until:
-        metrics = folder / "metrics.jsonl"
+LONG_RUN = ["run", "--engine", "distributed", "--method", "scaffold", "--set", "rounds=1000000", "--checkpoint-every",
+            "2", "--quiet", "--out"]
+
+
+def has_come_so_far(folder: Path, processes: list[Any], rounds: int = 4) -> bool:
+    """Wait until a run, which would last for hours, is under way."""
+    until, metrics = time.monotonic() + 60, folder / "metrics.jsonl"
+    while time.monotonic() < until and all(process.poll() is None for process in processes):
         if metrics.exists() and metrics.read_bytes().count(b"\n") >= rounds:
-            return process
+            return True
         time.sleep(0.1)
-    os.killpg(process.pid, signal.SIGKILL)
-    raise AssertionError(process.communicate()[1][-3000:])
+    return False
+
+
+def can_be_gone_on_with(folder: Path, copy: Path, stopped: str) -> None:
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["stopped"] == stopped
+    shutil.copytree(folder, copy)
+    gone_on = askew.resume(copy, on_round=stop_at(summary["rounds"] + 1))
+    assert gone_on.records[-1]["round"] == summary["rounds"] + 1
 
 
 def second_of(process: subprocess.Popen[str]) -> int:
@@ -155,21 +174,31 @@ def second_of(process: subprocess.Popen[str]) -> int:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
-@pytest.mark.parametrize(("number", "says"), [
-    (signal.SIGTERM, "interrupted after"), (signal.SIGKILL, "another process of the run is gone"),
-])
-def test_signals(tmp_path: Path, number: signal.Signals, says: str) -> None:
-    """SIGTERM to one of the processes stops all, with a checkpoint of all; one that is killed stops all, too."""
-    process = under_way(tmp_path / "run", rounds=4)
-    os.kill(second_of(process), number)
+def test_one_that_is_killed_stops_all(tmp_path: Path) -> None:
+    """Started by torchrun, which takes away the others, too, as soon as it sees that one is gone."""
+    process = subprocess.Popen([*TORCHRUN, "askew", *LONG_RUN, str(tmp_path / "run")], env=ENVIRONMENT, text=True,
+                               stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True)
     try:
+        assert has_come_so_far(tmp_path / "run", [process])
+        os.kill(second_of(process), signal.SIGKILL)
         _, errors = process.communicate(timeout=60)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
-    assert says in errors
-    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
-    assert summary["stopped"] == ("interrupted" if number == signal.SIGTERM else "failed")
-    shutil.copytree(tmp_path / "run", tmp_path / "copy")
-    gone_on = askew.resume(tmp_path / "copy", on_round=stop_at(summary["rounds"] + 1))
-    assert gone_on.records[-1]["round"] == summary["rounds"] + 1
+            raise AssertionError(process.communicate()[1][-3000:])
+    assert "another process of the run is gone" in errors
+    can_be_gone_on_with(tmp_path / "run", tmp_path / "copy", "failed")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+def test_sigterm_to_one_of_the_processes_stops_all_with_a_checkpoint_of_all(tmp_path: Path, one_thread: None) -> None:
+    processes = two_forked(tmp_path, *LONG_RUN, "run")
+    try:
+        assert has_come_so_far(tmp_path / "run", processes)
+        processes[1].send_signal(signal.SIGTERM)
+    finally:
+        ended = [process.communicate(timeout=60) for process in processes]  # which kills what does not end
+    assert [process.returncode for process in processes] == [130, 130]
+    assert "interrupted after" in ended[0][1]
+    can_be_gone_on_with(tmp_path / "run", tmp_path / "copy", "interrupted")

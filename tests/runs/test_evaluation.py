@@ -17,7 +17,7 @@ from askew.runs.judge import majority_accuracy
 from askew.runs.run_folder import RunFolder
 from askew.runs.sweep import sweep
 
-BASE = askew.Recipe(rounds=2, population="dirichlet_per_class(clients=5, alpha=0.3)")
+BASE = askew.Recipe(rounds=2, population="dirichlet_per_class(clients=5, alpha=0.3)", batch_size=40)
 KEYS = ["format", "round", "task", "judged_on", "headline", "higher_is_better", "measures", "classes", "by_class",
         "confusion", "clients", "models", "skew"]
 

@@ -16,14 +16,14 @@ from askew.runs.run_folder import RunFolder
 pytestmark = pytest.mark.slow  # whole runs: tens of them
 
 RECIPE = askew.methods.scaffold(askew.Recipe(rounds=6, population="shards(clients=8, shards_per_client=2)",
-                                             fraction=0.5))
+                                             fraction=0.5, batch_size=40))
 
 
 @pytest.mark.parametrize("engine", ["sequential", "vectorised"])
 @pytest.mark.parametrize("method", ["scaffold", "kept_momentum", "fedper", "feddyn"])
 def test_resumed_as_unbroken(method, engine, tmp_path):
     recipe = getattr(askew.methods, method)(askew.Recipe(rounds=6, population="shards(clients=8, shards_per_client=2)",
-                                                         fraction=0.5))
+                                                         fraction=0.5, batch_size=40))
     whole = askew.run(recipe, engine=engine)
 
     def stop(record, recipe):

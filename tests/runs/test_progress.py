@@ -11,7 +11,7 @@ from askew.runs import progress
 from askew.runs.progress import Lines
 from askew.runs.sweep import sweep
 
-SHORT = askew.Recipe(rounds=3, population="iid(clients=3)")
+SHORT = askew.Recipe(rounds=3, population="iid(clients=3)", batch_size=100)
 
 
 def test_lines_come_more_and_more_seldom_also_within_a_round():

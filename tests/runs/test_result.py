@@ -13,7 +13,7 @@ from askew.pieces.methods import fedcd
 from askew.report.page import write_page
 from askew.runs.sweep import sweep
 
-BASE = askew.Recipe(rounds=3, population="dirichlet_per_class(clients=5, alpha=0.3)")
+BASE = askew.Recipe(rounds=3, population="dirichlet_per_class(clients=5, alpha=0.3)", batch_size=40)
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def stopped_at_once(record, recipe):
 def test_the_repr_is_one_line(result):
     assert repr(result) == f"<askew.Result fedavg on digits, seed 0: accuracy {result.accuracy:.2%} after 3 rounds>"
     assert "after 1 round, interrupted, 3 were asked for" in repr(askew.run(BASE, on_round=stopped_at_once))
-    [diverged] = sweep([BASE.replace(client="sgd(lr=1e6)")])
+    [diverged] = sweep([BASE.replace(client="sgd(lr=1e30)")])
     assert "not evaluated, 0 rounds, diverged: " in repr(diverged)
     early = BASE.replace(population="iid(clients=3) + validation(0.2)", client="sgd(lr=1e-9)", stop_after_no_gain=1)
     assert repr(askew.run(early)).endswith("after 2 rounds, stopped early>")

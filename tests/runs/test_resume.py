@@ -17,7 +17,7 @@ from askew.rounds.simulation import Simulation
 
 pytestmark = pytest.mark.slow  # whole runs: tens of them
 
-BASE = askew.Recipe(rounds=4, fraction=0.5, probes=["update_norms()"])
+BASE = askew.Recipe(rounds=4, fraction=0.5, batch_size=40, probes=["update_norms()"])
 METHODS = [fedavg(BASE), fedavgm(BASE), fednnnn(BASE), fedcd(BASE, milestones=[1, 3]), ozdayi_combination(BASE)]
 
 

@@ -12,7 +12,7 @@ from askew.runs.sweep import grid, sweep
 
 pytestmark = pytest.mark.slow  # whole runs: tens of them
 
-BASE = askew.Recipe(population="dirichlet_per_class(clients=5, alpha=0.5)", batch_size=16, rounds=3, fraction=0.6)
+BASE = askew.Recipe(population="dirichlet_per_class(clients=5, alpha=0.5)", batch_size=48, rounds=3, fraction=0.6)
 
 
 def same(alone, together):

@@ -14,7 +14,7 @@ from askew.runs.sweep import grid, sweep
 # A client that is alone in a step after an interruption was among others before it.
 pytestmark = [pytest.mark.usefixtures("one_thread"), pytest.mark.slow]
 # A rate that decays by rounds: lanes at different rounds must not share a step.
-BASE = askew.Recipe(population="dirichlet_per_class(clients=5, alpha=0.5)", batch_size=16, rounds=4, fraction=0.6,
+BASE = askew.Recipe(population="dirichlet_per_class(clients=5, alpha=0.5)", batch_size=48, rounds=4, fraction=0.6,
                     client="sgd(lr=decay(0.1, 0.7))", probes=["update_norms()"])
 RECIPES = [*grid(BASE, {"sgd.lr": [0.03, 0.1], "seed": [0, 1]}), fednnnn(BASE), fedcd(BASE, milestones=[1, 2])]
 
@@ -153,19 +153,19 @@ def test_a_warm_up_is_not_trained_again(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_the_limit_stops_at_the_end_of_a_round(tmp_path):
     recipes = [recipe.replace(rounds=100_000) for recipe in RECIPES[:2]]
-    stopped = sweep(recipes, engine="vectorised", folders=paths(tmp_path, recipes), limit_s=1.5)
+    stopped = sweep(recipes, engine="vectorised", folders=paths(tmp_path, recipes), limit_s=0.8)
     rounds = [len(o.records) for o in stopped]
     assert rounds[0] == rounds[1] > 0
     assert all(o.interrupted for o in stopped)
     assert all(json.loads((tmp_path / name / "summary.json").read_text())["stopped"] == "interrupted" for name in "01")
-    further = sweep(recipes, engine="vectorised", folders=paths(tmp_path, recipes), limit_s=1.5)
+    further = sweep(recipes, engine="vectorised", folders=paths(tmp_path, recipes), limit_s=0.8)
     assert len(further[0].records) > rounds[0]
     assert further[0].records[: rounds[0]] == stopped[0].records
     assert further[0].seconds > stopped[0].seconds + 0.3  # all sessions count
 
 
 def test_what_the_limit_did_not_reach_has_no_records(tmp_path):
-    recipes = [BASE.replace(rounds=100_000), BASE.replace(batch_size=8)]
+    recipes = [BASE.replace(rounds=100_000), BASE.replace(batch_size=40)]
     outcomes = sweep(recipes, folders=paths(tmp_path, recipes), limit_s=0.5)
     assert outcomes[1].interrupted
     assert outcomes[1].records == []

@@ -16,6 +16,7 @@ from askew.engine.sequential import Sequential
 from askew.rounds.simulation import Simulation
 from askew.testing import can_compile, forms
 
+# The recipes of its files share a network, a population and a number of clients, which torch then compiles once.
 FORMS = {"one client after the other": Sequential, **forms(compiled=True)}
 COMPILED = [pytest.mark.slow, pytest.mark.skipif(
     not can_compile(), reason="torch compiles for CPUs with g++ and Python's headers, which are not installed")]

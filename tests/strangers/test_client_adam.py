@@ -38,8 +38,8 @@ def amsgrad(rate: float, a: float = 0.9, b: float = 0.99, tiny: float = 1e-4) ->
                            end=lambda message, state, kept, ctx: (message, state))
 
 
-RECIPE = askew.Recipe(population="power_law(clients=5, exponent=1.0, min_examples=20)", fraction=0.8, batch_size=32,
-                      rounds=3, model="mlp(hidden=[16])", client=[amsgrad(0.01)])
+RECIPE = askew.Recipe(population="power_law(clients=6, exponent=1.0, min_examples=20) + subset(0.25)", fraction=0.7,
+                      batch_size=32, rounds=3, model="mlp(hidden=[16])", client=[amsgrad(0.01)])
 
 
 @cache
@@ -72,4 +72,4 @@ def test_it_is_torchs_optimiser_kept_per_client(train):
 
 @pytest.mark.slow
 def test_check_piece():
-    check_piece(amsgrad(0.01), compiled=False)
+    check_piece(amsgrad(0.01), recipe=RECIPE, compiled=False)

@@ -49,8 +49,8 @@ def nova() -> askew.Aggregator:
     return askew.Aggregator(update, needs=[Normalised()])
 
 
-RECIPE = askew.Recipe(population="power_law(clients=6, exponent=1.2, min_examples=10)", batch_size=32, rounds=3,
-                      fraction=0.7, epochs=2, model="mlp(hidden=[16])", client=["sgd(lr=0.05)"], server=[nova()])
+RECIPE = askew.Recipe(population="power_law(clients=6, exponent=1.0, min_examples=20) + subset(0.25)", batch_size=32,
+                      rounds=3, fraction=0.7, model="mlp(hidden=[16])", client=["sgd(lr=0.05)"], server=[nova()])
 
 
 @cache
@@ -64,7 +64,7 @@ def plain():
             local, tau = copy.deepcopy(model), 0
             optimiser = torch.optim.SGD(local.parameters(), 0.05)
             indices = torch.from_numpy(task.population.train[client])
-            for batch in batches(indices, 2, 32, rng.key(0, "client", number, client)):
+            for batch in batches(indices, 1, 32, rng.key(0, "client", number, client)):
                 optimiser.zero_grad()
                 F.cross_entropy(local(data.x[batch].float() / 255), data.y[batch]).backward()
                 optimiser.step()
@@ -88,4 +88,4 @@ def test_it_is_the_papers_update(train):
 
 @pytest.mark.slow
 def test_check_piece():
-    check_piece(nova(), compiled=False)
+    check_piece(nova(), recipe=RECIPE, compiled=False)

@@ -47,8 +47,8 @@ def middle_one() -> askew.Aggregator:
     return askew.Aggregator(update, needs=[AllUpdates()])
 
 
-RECIPE = askew.Recipe(population="power_law(clients=6, exponent=1.0, min_examples=20)", batch_size=32, rounds=3,
-                      fraction=0.7, model="mlp(hidden=[16])", client=["sgd(lr=0.2)"], server=[middle_one()])
+RECIPE = askew.Recipe(population="power_law(clients=6, exponent=1.0, min_examples=20) + subset(0.25)", batch_size=32,
+                      rounds=3, fraction=0.7, model="mlp(hidden=[16])", client=["sgd(lr=0.2)"], server=[middle_one()])
 
 
 @cache
@@ -79,4 +79,4 @@ def test_it_is_numpys_median_of_the_models(train):
 
 @pytest.mark.slow
 def test_check_piece():
-    check_piece(middle_one(), compiled=False)
+    check_piece(middle_one(), recipe=RECIPE, compiled=False)

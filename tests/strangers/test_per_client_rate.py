@@ -29,21 +29,21 @@ def own_rates(rates: list[float], at: float = 100.0) -> askew.Optimiser:
     return askew.Optimiser(update)
 
 
-RATES = [0.3, 0.02, 0.1, 0.2, 0.05]
-RECIPE = askew.Recipe(population="power_law(clients=5, exponent=1.0, min_examples=20)", batch_size=32, rounds=3,
-                      fraction=0.8, model="mlp(hidden=[16])", client=[own_rates(RATES, at=200.0)])
+RATES = [0.3, 0.02, 0.1, 0.2, 0.05, 0.15]
+RECIPE = askew.Recipe(population="power_law(clients=6, exponent=1.0, min_examples=20) + subset(0.25)", batch_size=32,
+                      rounds=3, fraction=0.7, model="mlp(hidden=[16])", client=[own_rates(RATES, at=50.0)])
 
 
 @cache
 def plain():
     task = build_task(RECIPE)
     model, data = copy.deepcopy(task.module), task.data.train
-    assert min(task.population.sizes) < 200 < max(task.population.sizes)
+    assert min(task.population.sizes) < 50 < max(task.population.sizes)
     for number in range(RECIPE.rounds):
         total, sums = 0, {}
         for client in sample(task, number):
             local, indices = copy.deepcopy(model), torch.from_numpy(task.population.train[client])
-            optimiser = torch.optim.SGD(local.parameters(), RATES[client] * min(1.0, 200 / len(indices)))
+            optimiser = torch.optim.SGD(local.parameters(), RATES[client] * min(1.0, 50 / len(indices)))
             for batch in batches(indices, 1, 32, rng.key(0, "client", number, client)):
                 optimiser.zero_grad()
                 F.cross_entropy(local(data.x[batch].float() / 255), data.y[batch]).backward()
@@ -63,4 +63,4 @@ def test_each_client_has_its_rate(train):
 
 @pytest.mark.slow
 def test_check_piece():
-    check_piece(own_rates([0.1, 0.2, 0.05, 0.3, 0.1, 0.2], at=200.0), compiled=False)
+    check_piece(own_rates(RATES, at=50.0), recipe=RECIPE, compiled=False)

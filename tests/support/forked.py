@@ -1,4 +1,5 @@
-"""The command in a child of this process: a process of its own, without the seconds in which Python loads torch.
+"""The command, or any other work, in a child of this process: a process of its own, without the seconds in which Python
+loads torch.
 
 What starts as a person starts it (imports, signals, exit codes) is tested in real processes, in tests/cli.
 """
@@ -10,7 +11,9 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, NoReturn
 
@@ -21,27 +24,31 @@ from askew.core import interrupt
 
 
 class Forked:
-    """`askew ARGUMENTS` in a folder; the names are those of `subprocess.Popen`."""
+    """`askew ARGUMENTS` in a folder, or other work; the names are those of `subprocess.Popen`."""
 
-    def __init__(self, folder: Path, *arguments: str, **environment: str) -> None:
+    def __init__(self, folder: Path, *arguments: str, work: Callable[[], None] = main, **environment: str) -> None:
         self._out, self._err = (tempfile.TemporaryFile("w+") for _ in range(2))  # noqa: SIM115
         self.pid, self.returncode = os.fork(), None
         if self.pid == 0:
-            _run(folder, arguments, environment, self._out, self._err)
+            _run(folder, arguments, work, environment, self._out, self._err)
 
     def send_signal(self, number: int) -> None:
         os.kill(self.pid, number)
 
-    def communicate(self, timeout: float = 120.0) -> tuple[str, str]:
-        end = time.monotonic() + timeout
-        while self.returncode is None:
+    def poll(self) -> int | None:
+        """Its exit code, once it has ended."""
+        if self.returncode is None:
             number, status = os.waitpid(self.pid, os.WNOHANG)
             if number:
                 self.returncode = os.waitstatus_to_exitcode(status)
-            elif time.monotonic() > end:
+        return self.returncode
+
+    def communicate(self, timeout: float = 120.0) -> tuple[str, str]:
+        end = time.monotonic() + timeout
+        while self.poll() is None:
+            if time.monotonic() > end:
                 os.kill(self.pid, signal.SIGKILL)
-            else:
-                time.sleep(0.005)
+            time.sleep(0.005)
         texts = []
         for file in (self._out, self._err):
             file.seek(0)
@@ -50,7 +57,7 @@ class Forked:
         return texts[0], texts[1]
 
 
-def _run(folder: Path, arguments: tuple[str, ...], environment: dict[str, str], out: IO[str],
+def _run(folder: Path, arguments: tuple[str, ...], work: Callable[[], None], environment: dict[str, str], out: IO[str],
          err: IO[str]) -> NoReturn:
     """The child's life; nothing of the tests' own is run at its end."""
     code = 1
@@ -66,10 +73,12 @@ def _run(folder: Path, arguments: tuple[str, ...], environment: dict[str, str], 
         for kind in (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning):
             warnings.simplefilter("ignore", kind)
         warnings.showwarning = _show
-        main()
+        work()
         code = 0
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+    except BaseException:
+        traceback.print_exc(file=err)
     finally:
         out.flush()
         err.flush()

@@ -15,8 +15,8 @@ from askew.engine.local import batches
 from askew.engine.sample import sample
 from askew.pieces.client import adam
 
-BASE = askew.Recipe(population="power_law(clients=4, exponent=1.0, min_examples=20)", rounds=3, batch_size=32, epochs=2,
-                    fraction=0.5, model="mlp(hidden=[8])")
+BASE = askew.Recipe(population="power_law(clients=4, exponent=1.0, min_examples=20) + subset(0.3)", rounds=3,
+                    batch_size=32, epochs=2, fraction=0.5, model="mlp(hidden=[8])")
 
 
 def plain(recipe, make, kept):

@@ -22,7 +22,7 @@ from askew.pieces.client import quantize, quantize_at_random, sgd
 
 ROUNDINGS = 20_000
 NETWORKS = {"dense": {}, "convolutions and batch norm": {
-    "model": "fednnnn_cifar_cnn()", "population": "shards(clients=10, shards_per_client=2) + hold_out(0.8)",
+    "model": "fednnnn_cifar_cnn()", "population": "shards(clients=10, shards_per_client=2) + hold_out(0.9)",
     "client": "sgd(lr=0.001)"}}
 
 
@@ -187,13 +187,12 @@ ENGINES = {"sequential": lambda task: make_engine("sequential", task),
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("bits", [4, 8])
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize(("network", "bits"), [("dense", 4), ("dense", 8), ("convolutions and batch norm", 4)])
 @pytest.mark.parametrize("engine", [name for name in ENGINES if name != "sequential"])
 def test_every_engine_sends_what_the_sequential_one_does(engine, network, bits):
     """Clients of unequal sizes, one round. An engine's weights differ in the last digits, which may carry a weight to
     the other neighbour on its grid, one weight in thousands at most; the others are the same."""
-    recipe = askew.Recipe(population="power_law(clients=5, exponent=0.7)", batch_size=20, rounds=1)
+    recipe = askew.Recipe(population="power_law(clients=5, exponent=0.7) + subset(0.4)", batch_size=20, rounds=1)
     recipe = recipe.replace(**NETWORKS[network])
     recipe = recipe.replace(client=[*recipe.client, f"quantize_at_random({bits})"])
     task = build_task(recipe)

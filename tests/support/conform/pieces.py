@@ -197,8 +197,27 @@ def normed() -> nn.Module:
         return Normed()
 
 
+class Rows(nn.Module):
+    """An LSTM besides, over the rows of the picture: what is hard to compile, at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4)
+        self.rows, self.drop, self.out = nn.LSTM(16, 8, batch_first=True), nn.Dropout(0.25), nn.Linear(8, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        seen = F.max_pool2d(F.relu(self.norm(self.conv(x))), 2)
+        return self.out(self.drop(self.rows(seen.transpose(1, 2).flatten(2))[0][:, -1]))
+
+
+def rows() -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        return Rows()
+
+
 ALL = "power_law(clients=6, exponent=1.0, min_examples=20)"
-UNEQUAL = askew.Recipe(population=f"{ALL} + subset(0.5)", rounds=3, batch_size=32, fraction=0.7,
+UNEQUAL = askew.Recipe(population=f"{ALL} + subset(0.25)", rounds=3, batch_size=32, fraction=0.7,
                        model="mlp(hidden=[16])")
 KEPT = "sgd(lr=0.05, momentum=0.9, keep_momentum=True)"
 # What a client piece wants of the server -> the piece that sends it.
@@ -213,6 +232,8 @@ REMEMBERING = {
     "kept momentum, one client a round": (UNEQUAL.replace(client=[KEPT], fraction=0.1, rounds=8), None),
     "kept momentum, batchnorm and dropout": (UNEQUAL.replace(client=["sgd(lr=0.01, momentum=0.9, keep_momentum=True)"]),
                                              normed),
+    "kept momentum, batchnorm, dropout, an LSTM": (
+        UNEQUAL.replace(client=["sgd(lr=0.01, momentum=0.9, keep_momentum=True)"], rounds=2), rows),
     "kept momentum and random rounding": (UNEQUAL.replace(client=[KEPT, "quantize_at_random(bits=16)"]), None),
     "kept momentum of several models": (fedcd(UNEQUAL.replace(client=[KEPT], rounds=5), milestones=[1, 2], bits=16),
                                         None),

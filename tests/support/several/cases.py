@@ -9,7 +9,7 @@ from torch import nn
 import askew
 from askew.core import registry
 
-SMALL = askew.Recipe(population="dirichlet(clients=7, alpha=0.5)", rounds=3, batch_size=20, model="mlp(hidden=[8])",
+SMALL = askew.Recipe(population="dirichlet(clients=7, alpha=0.5)", rounds=2, batch_size=60, model="mlp(hidden=[8])",
                      name="small")
 METHODS = [n for n in registry.names("method") if registry.find("method", n).__module__.startswith("askew.")]
 # Methods that need something else of the recipe than the default.
@@ -32,10 +32,10 @@ def cases() -> dict[str, askew.Recipe]:
         **table,
         "quantised": m.quantised(m.fedavg(SMALL), bits=4),
         # Rounds in which a process, or one of FedCD's models in it, has no client
-        "a third of the clients": m.scaffold(SMALL.replace(fraction=0.3)),
+        "a third of the clients": m.scaffold(SMALL.replace(fraction=0.3, rounds=3)),
         "one client": m.fednova(SMALL.replace(fraction=0.15, rounds=4)),
-        "kept momentum, some": m.kept_momentum(SMALL.replace(fraction=0.5)),
-        "fedcd with memory": m.fedcd(m.kept_momentum(SMALL), milestones=[1, 2]),
+        "kept momentum, some": m.kept_momentum(SMALL.replace(fraction=0.5, rounds=3)),
+        "fedcd with memory": m.fedcd(m.kept_momentum(SMALL.replace(rounds=3)), milestones=[1, 2]),
         "a guard": m.scaffold(SMALL.replace(adversity=["send_scaled(1000.0, share=0.3)", "send_nan(share=0.2)"],
                                             guard=["leave_out()"])),
         "failing clients": m.scaffold(SMALL.replace(adversity=["drop_out(share=0.5)"])),

@@ -1,9 +1,8 @@
-"""One of several processes: `torchrun ... -m several.worker FOLDER`. The first writes what came of each case there."""
+"""One of several processes: what it does in a folder. The first writes there what came of each case."""
 
 from __future__ import annotations
 
 import json
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -91,8 +90,3 @@ def main(folder: Path) -> None:
     }
     (folder / f"errors-{peers.rank}.json").write_text(json.dumps(errors))
     (folder / f"seconds-{peers.rank}.json").write_text(json.dumps(seconds))
-
-
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    main(Path(sys.argv[1]))
