@@ -19,7 +19,7 @@ from askew.core import registry
 from askew.core.recipe import Recipe
 from askew.core.registry import piece
 
-FIVE = Recipe(population="dirichlet(clients=5, alpha=0.5)", rounds=5)
+FIVE = Recipe(population="dirichlet(clients=5, alpha=0.5)", rounds=5, batch_size=40)
 
 
 RECIPES = {

@@ -31,7 +31,7 @@ from askew.flower.messages import TRAIN
 
 pytestmark = pytest.mark.slow  # whole runs: tens of them
 
-FOUR = Recipe(population="dirichlet(clients=4, alpha=0.5)", rounds=2)
+FOUR = Recipe(population="dirichlet(clients=4, alpha=0.5)", rounds=2, batch_size=40)
 BAD = 999  # node of client c1
 
 
