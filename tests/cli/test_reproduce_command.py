@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -242,7 +243,7 @@ def test_ctrl_c_and_a_limit_leave_all_for_the_same_command(tmp_path: Path) -> No
     rounds = [run["rounds"] for run in json.loads((tmp_path / "results/toy2020/table1.json").read_text())["runs"]]
     assert all(0 < done < 1500 for done in rounds)
     again = Forked(tmp_path, "reproduce", "toy2020/table1", "--limit", "1s", "--json", "--quiet",
-                   work=lambda: exec(START, {}), XDG_CACHE_HOME=str(tmp_path))
+                   work=partial(exec, START, {}), XDG_CACHE_HOME=str(tmp_path))
     out, err = again.communicate(timeout=60)
     assert (again.returncode, err) == (0, "stopped after 1s: the same command goes on from here\n")
     entry = json.loads(out)["items"][0]

@@ -58,7 +58,7 @@ def test_finding_one_figure_makes_its_recipes_and_no_others(tmp_path):
             "from askew.core.recipe import Recipe; made = []; check = Recipe.__post_init__\n"
             "Recipe.__post_init__ = lambda self: (made.append(1), check(self))[1]\n"
             "from askew.papers.papers import find; find('hsu2019/figure1'); print(len(made))")
-    process = Forked(tmp_path, work=lambda: exec(code, {}))
+    process = Forked(tmp_path, work=functools.partial(exec, code, {}))
     out, errors = process.communicate()
     assert process.returncode == 0, errors
     assert int(out) == 0

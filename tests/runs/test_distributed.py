@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ def two_forked(folder: Path, *arguments: str, **given: Any) -> list[Forked]:
 def test_two_processes(tmp_path: Path, one_thread: None) -> None:
     """All cases in one start, and in one test: to start processes takes seconds."""
     askew.run(SCAFFOLD, out=tmp_path / "begun by one", on_round=stop_at(3), checkpoint_every=2)
-    for process in two_forked(tmp_path, work=lambda: worker.main(tmp_path)):
+    for process in two_forked(tmp_path, work=partial(worker.main, tmp_path)):
         _, errors = process.communicate(timeout=400)  # a busy machine takes ten times as long
         assert process.returncode == 0, errors[-3000:]
     odd = {}

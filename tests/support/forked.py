@@ -1,71 +1,87 @@
-"""The command, or any other work, in a child of this process: a process of its own, without the seconds in which Python
-loads torch.
+"""The command, or any other work, in a process of its own, without the seconds in which Python loads torch.
 
-What starts as a person starts it (imports, signals, exit codes) is tested in real processes, in tests/cli.
+It is forked from a server that has loaded torch and has no threads: a child of the tests' own process, in which others
+may hold a lock at that instant, can hang. What starts as a person starts it (imports, signals, exit codes) is tested in
+real processes, in tests/cli.
 """
 
 from __future__ import annotations
 
+import faulthandler
+import multiprocessing
 import os
+import shutil
 import signal
 import sys
 import tempfile
-import time
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, NoReturn
+from typing import NoReturn
 
 import torch
 
 from askew.cli.app import main
 from askew.core import interrupt
 
+try:
+    SERVER = multiprocessing.get_context("forkserver")
+    SERVER.set_forkserver_preload(["torch", "askew.cli.app", "askew.runs.run", "askew.runs.sweep", "askew.pieces"])
+except ValueError:  # a system that has no os.fork, whose tests are skipped
+    SERVER = None
+
 
 class Forked:
-    """`askew ARGUMENTS` in a folder, or other work; the names are those of `subprocess.Popen`."""
+    """`askew ARGUMENTS` in a folder, or other work; the names are those of `subprocess.Popen`.
+
+    Args:
+        work: can be pickled: a function of a module, or `functools.partial` of one.
+        environment: beside the one here.
+    """
 
     def __init__(self, folder: Path, *arguments: str, work: Callable[[], None] = main, **environment: str) -> None:
-        self._out, self._err = (tempfile.TemporaryFile("w+") for _ in range(2))  # noqa: SIM115
-        self.pid, self.returncode = os.fork(), None
-        if self.pid == 0:
-            _run(folder, arguments, work, environment, self._out, self._err)
+        self._told = tempfile.mkdtemp(prefix="forked-")
+        self._process = SERVER.Process(target=_run, args=(str(folder), arguments, work, {**os.environ, **environment},
+                                                          self._told))
+        self._process.start()
+        self.pid = self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        """Its exit code, once it has ended."""
+        return self._process.exitcode
 
     def send_signal(self, number: int) -> None:
         os.kill(self.pid, number)
 
-    def poll(self) -> int | None:
-        """Its exit code, once it has ended."""
-        if self.returncode is None:
-            number, status = os.waitpid(self.pid, os.WNOHANG)
-            if number:
-                self.returncode = os.waitstatus_to_exitcode(status)
-        return self.returncode
-
     def communicate(self, timeout: float = 120.0) -> tuple[str, str]:
-        end = time.monotonic() + timeout
-        while self.poll() is None:
-            if time.monotonic() > end:
-                os.kill(self.pid, signal.SIGKILL)
-            time.sleep(0.005)
-        texts = []
-        for file in (self._out, self._err):
-            file.seek(0)
-            texts.append(file.read())
-            file.close()
-        return texts[0], texts[1]
+        self._process.join(timeout)
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGUSR1)  # where it hangs goes to what it said
+            self._process.join(1.0)
+            self._process.kill()
+            self._process.join()
+        out, err = (Path(self._told, name).read_text() for name in ("out", "err"))
+        shutil.rmtree(self._told)
+        return out, err
 
 
-def _run(folder: Path, arguments: tuple[str, ...], work: Callable[[], None], environment: dict[str, str], out: IO[str],
-         err: IO[str]) -> NoReturn:
-    """The child's life; nothing of the tests' own is run at its end."""
+def _run(folder: str, arguments: tuple[str, ...], work: Callable[[], None], environment: Mapping[str, str],
+         told: str) -> NoReturn:
+    """The child's life."""
     code = 1
+    out, err = (Path(told, name).open("w") for name in ("out", "err"))  # noqa: SIM115
     try:
         for number in interrupt.SIGNALS:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+        faulthandler.register(signal.SIGUSR1, err)
         sys.stdout, sys.stderr = out, err
         sys.argv = ["askew", *arguments]
+        os.environ.clear()
         os.environ.update(environment)
         os.chdir(folder)
         torch.set_num_threads(1)
