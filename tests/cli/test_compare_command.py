@@ -211,7 +211,7 @@ def test_the_default_job_shows_the_loss_and_the_remedies(run: Run) -> None:
     assert abs(alike - ceiling) < 0.02
     assert alike > two + 0.02
     assert two > one + 0.04
-    assert rows["fednnnn"]["gap_closed"] > 0.7
+    assert rows["fednnnn"]["gap_closed"] > 0.8  # 0.87 with one seed, 0.91 with three; 0.74 and 0.73 without rescaling
     assert rows["ozdayi_combination"]["gap_closed"] > 0.7
     assert rows["fedcd"]["accuracy_mean"] > rows["fedavg"]["accuracy_mean"] + 0.05
     assert rows["fedcd"]["test_accuracy_mean"] < 0.6  # each device's model knows little beyond the device's own class

@@ -27,7 +27,7 @@ from askew.runs.folders import METRICS
 from askew.runs.run_folder import SUMMARY, RunFolder
 
 START_S = 60.0  # for the SuperLink to answer, and a node to be connected
-LOOK_S = 10.0  # before Flower is first asked how a run is, then twice as long each time: each question is a process
+LOOK_S = 10.0, 60.0  # before Flower is first asked how a run is, and between later questions: each is a process
 BACK_S = 180.0  # for a node that was killed to be let in again
 END_S = 10.0  # for a process to end by itself
 CONNECTED = "SuperNode ID"  # in the log of a node that was let in
@@ -151,7 +151,7 @@ class LocalFederation:
             out: its run folder.
             on_record: called with each record as it comes.
         """
-        ends, told, looked, pause_s = time.monotonic() + timeout_s, 0, time.monotonic(), LOOK_S
+        ends, told, looked, pause_s = time.monotonic() + timeout_s, 0, time.monotonic(), LOOK_S[0]
         while True:
             over = (out / SUMMARY).exists()
             records = RunFolder(out).records() if (out / METRICS).exists() else []
@@ -163,7 +163,7 @@ class LocalFederation:
             if time.monotonic() > ends:
                 raise AskewError(f"the run is not over after {timeout_s:g} s: {self.last_words(run)}")
             if time.monotonic() - looked > pause_s:  # it may have ended before it had a folder
-                looked, pause_s = time.monotonic(), 2 * pause_s
+                looked, pause_s = time.monotonic(), min(2 * pause_s, LOOK_S[1])
                 if self.status(run).startswith("finished") and not (out / SUMMARY).exists():
                     raise AskewError(f"the run ended before its first round: {self.last_words(run)}")
             time.sleep(0.2)
