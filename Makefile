@@ -38,14 +38,18 @@ $(VENV)/.installed: $(VENV)/.demo
 demo: $(VENV)/.demo
 	$(BIN)/askew compare
 
-# Workers of one thread each: two threads in each of them would wait for each other. Three of them on two cores, since a
-# worker that has tests of real processes (Flower, Ray) mostly waits: two minutes for 40 s of processor time. Types are
-# checked beside them: half a minute on one core. What mypy finds stands last.
+# Two workers of one thread each: two threads in each of them would wait for each other. Beside them run the tests whose
+# own processes (Flower, Ray) mostly wait, and the types are checked. What those two find stands last.
+WAITING = tests/flower/test_processes.py tests/runs/test_cluster.py
+
+test: export OMP_NUM_THREADS = 1
 test: setup
 	$(BIN)/ruff check .
 	@$(BIN)/mypy > $(VENV)/types.txt 2>&1 & types=$$!; \
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist worksteal -q; tests=$$?; \
-	wait $$types || { cat $(VENV)/types.txt; exit 1; }; \
+	$(BIN)/pytest -q $(WAITING) > $(VENV)/waiting.txt 2>&1 & waiting=$$!; \
+	$(BIN)/pytest -n 2 --dist worksteal -q $(addprefix --ignore=,$(WAITING)); tests=$$?; \
+	wait $$waiting && grep -h " passed" $(VENV)/waiting.txt || { cat $(VENV)/waiting.txt; tests=1; }; \
+	wait $$types || { cat $(VENV)/types.txt; tests=1; }; \
 	exit $$tests
 
 fast: setup

@@ -11,8 +11,8 @@ collect_ignore_glob = [] if find_spec("flwr") else ["src/askew/flower/*", "tests
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """First what mostly waits, then, for one worker, what is compiled: in each process the first takes 10 s more."""
-    items.sort(key=lambda item: (item.get_closest_marker("waits") is None, "compile" not in item.nodeid))
+    """First, for one worker, what is compiled: in each process the first takes 10 s more."""
+    items.sort(key=lambda item: "compile" not in item.nodeid)
 
 
 @pytest.fixture(autouse=True)

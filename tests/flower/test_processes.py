@@ -20,7 +20,7 @@ from askew.core.recipe import Recipe
 from askew.flower.app_folder import write_app
 from askew.flower.local_federation import CONNECTED, LocalFederation
 
-pytestmark = [pytest.mark.slow, pytest.mark.waits]
+pytestmark = pytest.mark.slow
 LONG_S = 300.0  # of any wait: on a busy machine a process takes half a minute to start
 CLIENTS = "dirichlet(clients=2, alpha=0.5)"
 RECIPE = askew.methods.scaffold(Recipe(population=CLIENTS, rounds=4))

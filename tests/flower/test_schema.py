@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from local_grid import LocalGrid
+from said import Said
 
 import askew
 from askew.core.errors import AskewError
@@ -78,11 +79,11 @@ def test_hospitals_whose_tables_differ_learn_together(tmp_path: Path, pooled: Re
 
 
 def test_without_a_schema_they_take_no_part_and_the_line_says_what_to_do(tmp_path: Path, pooled: Recipe,
-                                                                         caplog: pytest.LogCaptureFixture) -> None:
+                                                                         said: Said) -> None:
     whole = {name: f"table('{tmp_path / f'{name}.csv'}', label='ill', missing='drop')" for name in WARDS}
-    with caplog.at_level("INFO", "flwr"), pytest.raises(AskewError, match="1 of at least 2 clients"):
+    with pytest.raises(AskewError, match="1 of at least 2 clients"):
         served(tmp_path, Prepared(prepare(pooled).recipe), whole, schema="")
-    lines = [line for line in caplog.messages if "takes no part" in line]
+    lines = [line for line in said.messages if "takes no part" in line]
     assert len(lines) == 2
     assert all("columns become other inputs than most others' do; names, categories, gaps or " in line
                for line in lines)
@@ -110,13 +111,12 @@ def test_a_recipe_that_measures_what_cannot_be_read_is_refused(tmp_path: Path, p
 
 
 def test_a_node_that_lacks_a_column_takes_no_part_and_its_log_says_why(tmp_path: Path, pooled: Recipe,
-                                                                       caplog: pytest.LogCaptureFixture) -> None:
+                                                                       said: Said) -> None:
     (tmp_path / "west.csv").write_text("age,ward,ill\n30,eye,yes\n40,eye,no\n" * 4)
-    with caplog.at_level("INFO", "flwr"):
-        result = served(tmp_path, prepare(pooled.replace(rounds=1)), tables(tmp_path))
+    result = served(tmp_path, prepare(pooled.replace(rounds=1)), tables(tmp_path))
     assert result.records[0]["clients"] == 2
-    assert any("no column 'income', which the schema names" in line for line in caplog.messages)
-    assert any(line == "askew: node 7 takes no part: AskewError; the node's log says more" for line in caplog.messages)
+    assert any("no column 'income', which the schema names" in line for line in said.messages)
+    assert any(line == "askew: node 7 takes no part: AskewError; the node's log says more" for line in said.messages)
 
 
 def test_the_servers_own_table_is_encoded_alike_and_may_lack_a_class(tmp_path: Path, pooled: Recipe) -> None:
@@ -136,14 +136,14 @@ def test_a_run_that_is_resumed_goes_on_with_the_schema_that_it_began_with(tmp_pa
     assert result.records[-1]["clients"] == 3
 
 
-def test_texts_of_other_vocabularies_do_not_fit_together(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_texts_of_other_vocabularies_do_not_fit_together(tmp_path: Path, said: Said) -> None:
     """Their inputs have the same shape: without a look at the words, a number would be another word at each client."""
     for name, words in (("north", "pain fever"), ("south", "fever cough"), ("west", "cough pain")):
         one, other = words.split()
         (tmp_path / f"{name}.csv").write_text("note,ill\n" + f"{one},yes\n{one} {other},yes\n{other},no\n" * 5)
     notes = {name: f"table('{tmp_path / f'{name}.csv'}', label='ill', text='note', length=4)" for name in WARDS}
     recipe = Recipe(data=notes["north"], model="bag_of_words()", rounds=1)
-    with caplog.at_level("INFO", "flwr"), pytest.raises(AskewError, match="1 of at least 2 clients"):
+    with pytest.raises(AskewError, match="1 of at least 2 clients"):
         served(tmp_path, Prepared(recipe), notes, schema="")
     result = served(tmp_path, prepare(recipe), notes)
     assert result.records[0]["clients"] == 3

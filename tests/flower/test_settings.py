@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from local_grid import LocalGrid, deployed, settings_of_parts
+from said import Said
 
 from askew.core.errors import AskewError
 from askew.core.recipe import Recipe
@@ -39,16 +40,15 @@ def test_a_run_folder_is_named_by_its_whole_path() -> None:
 
 
 @pytest.mark.parametrize("device", ["gpu", "cuda:99"])
-def test_a_node_without_its_device_takes_no_part(tmp_path: Path, caplog: pytest.LogCaptureFixture,
+def test_a_node_without_its_device_takes_no_part(tmp_path: Path, said: Said,
                                                  device: str) -> None:
     nodes = settings_of_parts(2)
     nodes[7] = f'client = "c2"\npart = 1\nreport-labels = true\ndevice = "{device}"\n'
-    with caplog.at_level("INFO", "flwr"):
-        deployed(tmp_path, TWO, LocalGrid(tmp_path / "nodes", nodes), clients=3, wait=2.0)
+    deployed(tmp_path, TWO, LocalGrid(tmp_path / "nodes", nodes), clients=3, wait=2.0)
     assert f"askew: no answer to query.hello: device '{device}' is not available here; use cpu, or cuda where " \
-           "there is a GPU" in caplog.messages
-    assert "askew: node 7 takes no part: AskewError; the node's log says more" in caplog.messages
-    assert not any(record.exc_info for record in caplog.records)  # the line says what to do: no trace of calls with it
+           "there is a GPU" in said.messages
+    assert "askew: node 7 takes no part: AskewError; the node's log says more" in said.messages
+    assert not any(record.exc_info for record in said.records)  # the line says what to do: no trace of calls with it
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
@@ -68,11 +68,10 @@ def test_a_folder_that_holds_a_run_is_refused_in_the_deployments_words(tmp_path:
         deployed(tmp_path, TWO)
 
 
-def test_a_resumed_run_says_that_the_apps_recipe_is_another(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_resumed_run_says_that_the_apps_recipe_is_another(tmp_path: Path, said: Said) -> None:
     with pytest.raises(AskewError, match="round 1: "):
         deployed(tmp_path, TWO, deadline=0.001)
-    with caplog.at_level("INFO", "flwr"):
-        result = deployed(tmp_path, TWO.replace(rounds=5), resume=True)
+    result = deployed(tmp_path, TWO.replace(rounds=5), resume=True)
     assert len(result.records) == 1
     assert any("goes on with the recipe that it began with; recipe.toml of the app is another" in line
-               for line in caplog.messages)
+               for line in said.messages)
