@@ -67,11 +67,14 @@ class Claim:
         margins: values of the rows -> by how much each inequality is met, negative where it is missed; "a is above b"
             is `v["a"] - v["b"]`. It may ask for rows that are not measured. A margin tells a narrow decision from a
             clear one, which a truth value does not.
+        lost_counts: what a row counts of which a run diverged or ended at chance, where the claim is about which
+            settings work; None: such a row is no evidence.
     """
 
     says: str
     where: str
     margins: Callable[[Mapping[str, float]], float | Sequence[float]]
+    lost_counts: float | None = None
 
     def met_by(self, values: Mapping[str, float]) -> tuple[float, ...]:
         """The margins as a tuple.

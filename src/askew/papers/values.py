@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from askew.core.recipe import Recipe
 from askew.papers import noise
@@ -38,6 +38,7 @@ class Value:
     best: Recipe | None = None
     noise: float = 0.0
     lost: int = 0
+    by_seed: Mapping[int, float] = field(default_factory=dict)
 
     @property
     def counts(self) -> bool:
@@ -76,23 +77,24 @@ def value_of(row: Row, results: Results, paper: str) -> Value:
     sides = [_best(recipes, measure(row.measure), results, paper) for recipes in (row.recipes, row.less_than)
              if recipes]
     tuned = [side for side in sides if side is not None]
-    values = _reduction(tuned) if len(tuned) == len(sides) else []
-    if not values:
+    by_seed = _reduction(tuned) if len(tuned) == len(sides) else {}
+    if not by_seed:
         return Value(diverged=diverged, measured=diverged > 0, lost=diverged)
+    values = list(by_seed.values())
     several = len(values) > 1
     of_test_set = math.hypot(*(side.of_test_set for side in tuned))
     return Value(statistics.fmean(values), statistics.stdev(values) if several else None, len(values), diverged, True,
                  tuned[0].recipe,
                  noise.of_seeds(values, of_test_set) if several else math.hypot(*(side.of_one for side in tuned)),
-                 sum(side.lost for side in tuned))
+                 sum(side.lost for side in tuned), by_seed)
 
 
-def _reduction(sides: Sequence[_Tuned]) -> list[float]:
+def _reduction(sides: Sequence[_Tuned]) -> dict[int, float]:
     """The numbers of one side, or by how much they are lower than the other's, for the seeds that both have."""
     if len(sides) == 1:
-        return list(sides[0].values.values())
+        return sides[0].values
     low, high = (side.values for side in sides)
-    return [high[seed] - value for seed, value in low.items() if seed in high]
+    return {seed: high[seed] - value for seed, value in low.items() if seed in high}
 
 
 def _best(recipes: Sequence[Recipe], number: Measure, results: Results, paper: str) -> _Tuned | None:
