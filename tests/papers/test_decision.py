@@ -71,7 +71,7 @@ def seeds(*numbers):
     return Value(statistics.fmean(numbers), None, len(numbers), 0, True, None, 1.0, by_seed=dict(enumerate(numbers)))
 
 
-def test_five_seeds_in_common_are_judged_seed_by_seed():
+def test_three_seeds_in_common_are_judged_seed_by_seed():
     """Differences of 1, 2, 3, 2, 2: mean 2, spread sqrt(1/2), so 2 +- 2.776 sqrt(1/10) = 2 +- 0.88."""
     a, b = seeds(51, 62, 73, 82, 92), seeds(50, 60, 70, 80, 90)
     assert decide(ABOVE, {"a": a, "b": b}) == "holds"  # by their noise of 1 each it would be open: 2 < 2 sqrt(2)
@@ -79,11 +79,15 @@ def test_five_seeds_in_common_are_judged_seed_by_seed():
     assert decide(Claim("a is above b by 1", "here", lambda v: v["a"] - v["b"] - 1), {"a": a, "b": b}) == "holds"
     more = Claim("by 1.2", "here", lambda v: v["a"] - v["b"] - 1.2)
     assert decide(more, {"a": a, "b": b}) == "open: within the noise"
-    four = {"a": seeds(51, 62, 73, 82), "b": seeds(50, 60, 70, 80)}
-    assert decide(ABOVE, four) == "open: within the noise"
+    three = {"a": seeds(53, 63, 74), "b": seeds(50, 60, 70)}  # 3.33 +- 4.303 / 3 = 1.43
+    assert decide(ABOVE, three) == "holds"
+    less = {"a": seeds(51, 62, 73), "b": seeds(50, 60, 70)}  # 2 +- 4.303 / sqrt(3) = 2.48
+    assert decide(ABOVE, less) == "open: within the noise"
+    two = {"a": seeds(53, 63), "b": seeds(50, 60)}  # by their noise: 3 > 2 sqrt(2)
+    assert decide(ABOVE, two) == "holds"
 
 
-@given(st.lists(st.tuples(st.floats(0, 100), st.floats(0, 100)), min_size=5, max_size=12))
+@given(st.lists(st.tuples(st.floats(0, 100), st.floats(0, 100)), min_size=3, max_size=12))
 @settings(max_examples=100, deadline=None)
 def test_seed_by_seed_is_the_paired_t_test(pairs):
     differences = [a - b for a, b in pairs]
@@ -95,9 +99,9 @@ def test_seed_by_seed_is_the_paired_t_test(pairs):
         assert (decide(ABOVE, {"a": a, "b": b}) != "open: within the noise") == (p < 0.05)
 
 
-@pytest.mark.parametrize("freedom", [4, 5, 9, 30, 1000])
+@pytest.mark.parametrize("freedom", [2, 3, 4, 5, 9, 30, 1000])
 def test_quantile_of_t(freedom):
-    assert t_quantile(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), abs=1e-3)
+    assert t_quantile(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), abs=2e-3)
 
 
 @pytest.mark.parametrize(("there", "expected"), [

@@ -39,8 +39,8 @@ def data():
 
 
 def test_every_figure_is_there():
-    assert list(ITEMS) == ["figure1", "figure2", "figure3", "figure4-c0.05-e1", "figure4-c0.4-e1", "figure4-c0.05-e5",
-                           "figure4-c0.4-e5",
+    assert list(ITEMS) == ["figure1", "figure2", "figure3", "short", "figure4-c0.05-e1", "figure4-c0.4-e1",
+                           "figure4-c0.05-e5", "figure4-c0.4-e5",
                            *(f"figure5-{panel}" for panel in PANELS), "abstract",
                            *(f"figure6-{panel}" for panel in PANELS)]
     assert all(item.seeds == 5 for item in ITEMS.values() if item.name != "figure1")
@@ -70,7 +70,8 @@ def test_settings_of_section_4():
             for recipe in each.recipes:
                 if each.name == "centralised":
                     continue
-                assert (recipe.batch_size, recipe.rounds, recipe.evaluate_every) == (64, 10_000, 100)
+                assert (recipe.batch_size, recipe.evaluate_every) == (64, 100)
+                assert recipe.rounds == (2_000 if item.variant else 10_000)
                 assert recipe.population.args["clients"] == 100
                 assert recipe.client[0].args["weight_decay"] == 0.004
                 assert isinstance(recipe.client[0].args["lr"], float)
@@ -108,13 +109,40 @@ def test_figure_5_compares_fedavg_with_nesterov_momentum_at_the_server():
 def test_the_quoted_panel_is_measured_on_part_of_the_grid():
     assert rates(row(QUOTED, "FedAvg, alpha=100").recipes) == [(0.01, 0), (0.03, 0), (0.1, 0)]
     assert rates(row(QUOTED, "FedAvg, alpha=0").recipes) == [(0.003, 0), (0.01, 0), (0.03, 0)]
-    for alpha, effective in ((100, [0.1, 0.3, 0.1, 0.3]), (0, [0.01, 0.03, 0.01, 0.03])):
+    for alpha in ("10", "1", "0.5", "0.2", "0.1", "0.05"):
+        assert rates(row(QUOTED, f"FedAvg, alpha={alpha}").recipes) == [(0.01, 0), (0.03, 0)]
+    for alpha, effective in (("100", [0.1, 0.03]), ("0.5", [0.1, 0.03]), ("0.2", [0.01, 0.03]), ("0.05", [0.01, 0.03]),
+                             ("0", [0.01, 0.03, 0.01, 0.03])):
         pairs = rates(row(QUOTED, f"FedAvgM, alpha={alpha}").recipes)
         assert [lr / (1 - beta) for lr, beta in pairs] == pytest.approx(effective)
     assert {(r.fraction, r.epochs) for each in QUOTED.rows for r in each.recipes} == {(0.05, 1)}
-    assert sum(len(each.recipes) for each in QUOTED.rows) == 8 * (3 + 4)
+    assert sum(len(each.recipes) for each in QUOTED.rows) == 2 * 3 + 6 * 2 + 7 * 2 + 4
     assert row(ITEMS["abstract"], "FedAvgM").recipes == row(QUOTED, "FedAvgM, alpha=0").recipes
     assert row(ITEMS["abstract"], "FedAvg").recipes == row(QUOTED, "FedAvg, alpha=0").recipes
+
+
+def test_figure_6_of_the_quoted_panel_shares_runs_with_figure_5():
+    item = ITEMS["figure6-c0.05-e1"]
+    low, high = ([rates(each.recipes)[0] for each in item.rows if each.name.startswith(betas)]
+                 for betas in (("beta=0,", "beta=0.7"), "beta=0.9"))
+    assert low == [(0.01, 0), (0.03, 0), (0.1, 0), (0.003, 0.7), (0.01, 0.7), (0.03, 0.7)]
+    assert high == [(0.01, 0.9), (0.001, 0.97), (0.0003, 0.99)]
+    shared = {r.fingerprint for name in ("FedAvg", "FedAvgM") for r in row(QUOTED, f"{name}, alpha=1").recipes}
+    assert shared <= {each.recipes[0].fingerprint for each in item.rows}
+
+
+def test_the_short_item_is_the_beginning_of_figures_2_and_3():
+    item, figure2, figure3 = ITEMS["short"], ITEMS["figure2"], ITEMS["figure3"]
+    assert item.variant
+    assert len(item.rows) == 4 * 4 + 2
+    for each in item.rows:
+        assert each.recipes[0].replace(rounds=10_000) in row(figure2, each.name).recipes
+        assert rates(each.recipes) == [(0.01, 0)]
+    assert (row(item, "E=1, C=0.4, alpha=0.1").recipes[0].replace(rounds=10_000)
+            == row(figure3, "alpha=0.1, C=0.4").recipes[0])
+    says = [claim.says for claim in item.claims]
+    assert says == [claim.says for claim in (*figure2.claims, *figure3.claims)]  # so that each finds its own
+    assert {each.stand_in.item().address for each in (figure2, figure3)} == {item.address}
 
 
 def test_figure_6_runs_over_the_effective_rate_at_alpha_1():
@@ -176,8 +204,9 @@ def decisions(item, ours):
     return [claim.holds(ours) for claim in item.claims]
 
 
-def test_claims_of_figure_2():
-    item = ITEMS["figure2"]
+@pytest.mark.parametrize("name", ["figure2", "short"])
+def test_claims_of_figure_2(name):
+    item = ITEMS[name]
 
     def accuracy(skew_costs, epochs_cost):
         """Falls where alpha is below 1, less with more clients; E = 5 gains or loses."""
@@ -189,10 +218,10 @@ def test_claims_of_figure_2():
             values[each.name] = 80 - skew_costs * skew * (30 + 10 * few) - epochs_cost * (recipe.epochs == 5)
         return values
 
-    assert decisions(item, accuracy(1, -1)) == [True, True, True, True]
-    assert decisions(item, accuracy(1, 1)) == [True, True, True, False]
-    assert decisions(item, accuracy(-1, 1)) == [False, False, False, False]
-    assert decisions(item, {}) == [None] * 4
+    assert decisions(item, accuracy(1, -1))[:4] == [True, True, True, True]
+    assert decisions(item, accuracy(1, 1))[:4] == [True, True, True, False]
+    assert decisions(item, accuracy(-1, 1))[:4] == [False, False, False, False]
+    assert decisions(item, {}) == [None] * len(item.claims)
 
 
 def test_claims_of_figure_5():
@@ -211,12 +240,16 @@ def test_claims_of_figures_3_4_and_6():
     assert decisions(ITEMS["figure3"], curves) == [True]
     assert decisions(ITEMS["figure3"], {**curves, "alpha=0, C=0.05": 60.0}) == [False]
     assert decisions(ITEMS["figure3"], {"alpha=0.1, C=0.05": 40.0}) == [None]
+    short = {f"E=1, C={fraction}, alpha={alpha}": curves[f"alpha={alpha}, C={fraction}"]
+             for alpha in ("0.1", "0") for fraction in ("0.05", "0.4")}
+    assert decisions(ITEMS["short"], short)[-1] is True
+    assert decisions(ITEMS["short"], {**short, "E=1, C=0.05, alpha=0.1": 60.0})[-1] is False
     by_rate = {f"alpha={alpha}, lr={lr:g}": 70.0 for alpha in ("100", "0") for lr in RATES}
     assert decisions(ITEMS["figure4-c0.05-e1"], {**by_rate, "alpha=0, lr=0.1": 10.0}) == [True]
     assert decisions(ITEMS["figure4-c0.05-e1"], by_rate) == [False]
     assert decisions(ITEMS["figure4-c0.05-e1"], {"alpha=0, lr=0.1": 10.0}) == [None]
-    points = {f"beta={beta:g}, lr={lr:g}": 50.0 for beta in BETAS for lr in RATES}
-    assert decisions(ITEMS["figure6-c0.05-e1"], {**points, "beta=0.99, lr=0.001": 60.0}) == [True]
+    points = {each.name: 50.0 for each in ITEMS["figure6-c0.05-e1"].rows}
+    assert decisions(ITEMS["figure6-c0.05-e1"], {**points, "beta=0.99, lr=0.0003": 60.0}) == [True]
     assert decisions(ITEMS["figure6-c0.05-e1"], {**points, "beta=0.7, lr=0.03": 60.0}) == [False]
     assert decisions(ITEMS["figure6-c0.05-e1"], {}) == [None]
 

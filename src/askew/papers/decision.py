@@ -13,7 +13,8 @@ from askew.papers.verdict import SURE
 
 Decision = Literal["holds", "fails", "open: within the noise", "open: runs diverged or ended at chance", "not measured"]
 LOST: Decision = "open: runs diverged or ended at chance"
-PAIRED = 5  # seeds that all rows of a claim have, from which on its margins are taken seed by seed
+PAIRED = 3  # seeds that all rows of a claim have, from which on its margins are taken seed by seed
+T_OF_FEW = {2: 4.3027, 3: 3.1824}  # Student's t at 97.5% by degrees of freedom
 
 
 def decide(claim: Claim, values: Mapping[str, Value]) -> Decision:
@@ -21,7 +22,7 @@ def decide(claim: Claim, values: Mapping[str, Value]) -> Decision:
 
     One inequality that is missed is enough for a claim to fail, whatever the rows say that are not measured yet.
 
-    Where all rows that it asks for have five seeds or more in common, its margins are taken seed by seed, and their
+    Where all rows that it asks for have three seeds or more in common, its margins are taken seed by seed, and their
     mean is judged by its 95% t interval: runs of one seed share clients, first weights and test images, so that their
     differences scatter less than they do. Else an inequality's noise is what its margin changes by when one value after
     another is moved by its own noise, root of the sum of squares: a margin a - b of values with noise 3 and 4 has 5.
@@ -74,8 +75,11 @@ def _seed_by_seed(claim: Claim, ours: Mapping[str, float], values: Mapping[str, 
 def t_quantile(freedom: int) -> float:
     """Student's t at 97.5%, by its expansion in 1 / freedom around the normal's (Abramowitz and Stegun, 26.7.5).
 
-    Example: 2.77 with 4 degrees of freedom (exactly 2.776), 1.98 with 100.
+    Example: 2.77 with 4 degrees of freedom (exactly 2.776), 1.98 with 100; with 2, where the expansion is 2% off, and 3
+    it is as printed in tables.
     """
+    if freedom in T_OF_FEW:
+        return T_OF_FEW[freedom]
     z = statistics.NormalDist().inv_cdf(0.975)
     terms = (z, (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96,
              (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,

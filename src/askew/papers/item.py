@@ -99,15 +99,17 @@ class Claim:
 
 @dataclass(frozen=True)
 class StandIn:
-    """Another set-up, which answers a claim where the runs of an item's own diverge or end at chance.
+    """Another set-up, which answers a claim that the runs of an item's own do not.
 
     Args:
         name: of the item that has this set-up, a variant.
-        change: a recipe of a row -> its version in this set-up.
+        change: a recipe of a row -> its version in this set-up; answers where the row diverged or ended at chance.
+        item: the variant itself, whose claim in the same words answers where a row is not measured.
     """
 
     name: str
-    change: Callable[[Recipe], Recipe]
+    change: Callable[[Recipe], Recipe] | None = None
+    item: Callable[[], Item] | None = None
 
 
 @dataclass(frozen=True)

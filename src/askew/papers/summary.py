@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from askew.papers.decision import LOST, Decision, asks_for_lost, decide
-from askew.papers.item import Claim, Item
+from askew.papers.item import Claim, Item, StandIn
 from askew.papers.measures import measure
 from askew.papers.numbers import Printed, printed
 from askew.papers.plan import Need, at_scale, needs
@@ -134,15 +134,22 @@ def counts(summaries: Sequence[ItemSummary]) -> dict[str, dict[str, int]]:
 def _claims(item: Item, values: Mapping[str, Value], results: Results) -> tuple[ClaimSummary, ...]:
     if results.scale != "full":
         return tuple(ClaimSummary(claim, "not measured") for claim in item.claims)
-    other = item.stand_in
-    others = {row.name: value_of(row.changed(other.change), results, item.paper) for row in item.rows} if other else {}
+    other = item.stand_in or StandIn("")
+    rows = [row.changed(other.change) for row in item.rows] if other.change else ()
+    changed = {row.name: value_of(row, results, item.paper) for row in rows}
+    variant = other.item() if other.item else None
+    theirs = {row.name: value_of(row, results, item.paper) for row in variant.rows} if variant else {}
+    same = {claim.says: claim for claim in variant.claims} if variant else {}
 
     def judged(claim: Claim) -> ClaimSummary:
-        decision = decide(claim, values)
-        if (other and decision in (LOST, "not measured") and asks_for_lost(claim, values)
-                and (instead := decide(claim, others)) not in (LOST, "not measured")):
-            return ClaimSummary(claim, instead, other.name)
-        return ClaimSummary(claim, decision)
+        decision, instead = decide(claim, values), None
+        if changed and decision in (LOST, "not measured") and asks_for_lost(claim, values):
+            instead = decide(claim, changed)
+        elif decision == "not measured" and claim.says in same:
+            instead = decide(same[claim.says], theirs)
+        if instead is None or instead in (LOST, "not measured"):
+            return ClaimSummary(claim, decision)
+        return ClaimSummary(claim, instead, other.name)
 
     return tuple(judged(claim) for claim in item.claims)
 

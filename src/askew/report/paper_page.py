@@ -37,8 +37,8 @@ How many of the numbers that the papers print, and of their claims, come out her
 HOLDS: dict[str, str] = {"holds": "yes", "fails": "**no**"}
 VARIANT = ("*A variant*: not the paper's set-up; the paper's numbers stand beside ours for orientation and are not "
            "counted here.")
-STANDS_IN = ("*By variant*: runs of the paper's own set-up diverge or end at chance; the claim is judged by those of "
-             "the named variant, which stands in for it.")
+STANDS_IN = ("*By variant*: runs of the paper's own set-up diverge or end at chance, or its grid takes more than could "
+             "be trained; the claim is judged by the runs of the named variant, which stands in for it.")
 MOST_EMPTY = 8  # rows of an item without any number that are listed one by one
 LEGEND = ("Verdicts follow [one paragraph of rules](index.md#rules). ± is the standard deviation over seeds, noise the "
           "standard error that verdicts and claims reckon with.")
@@ -71,8 +71,9 @@ def write_pages(results: Path, docs: Path, items: Mapping[str, Sequence[Item]] |
         written += [*drawn.values(),
                     _write(docs / "papers" / f"{paper}.md", _page(paper, summaries, stored, drawn, remarks[paper]))]
     judged = sum(map(_stood_in, papers.values()))
-    instead = (f" Of the claims, {judged} are judged by a variant that stands in for a set-up whose runs diverge "
-               "or end at chance; the papers' pages say which." if judged else "")
+    instead = (f" Of the claims, {judged} are judged by a variant that stands in for a set-up whose runs diverge or "
+               "end at chance, or whose grid takes more than could be trained; the papers' pages say which."
+               if judged else "")
     index = (f"{GENERATED}\n# The papers, measured\n\n{ABOUT}\n\n{_table(papers)}\n\nNumbers: those that the papers "
              "print, each counted once; "
              f"variants, whose set-up is not the paper's, are not counted.{instead}\n\n## Rules\n\n{rules()}\n")
