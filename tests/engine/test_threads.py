@@ -1,7 +1,9 @@
 """How many threads a run uses: by rule, the same bits with any number, and afterwards as many as before."""
 
 import json
+import threading
 import warnings
+from typing import ClassVar
 
 import pytest
 import torch
@@ -17,6 +19,7 @@ from askew.engine.parallel import Parallel
 from askew.engine.threads import Threads, forward_flops, threads_for, use_threads
 from askew.engine.vectorised import Vectorised
 from askew.pieces.methods import server_training
+from askew.rounds.simulation import Simulation
 from askew.runs.compare import compare
 from askew.runs.sweep import sweep
 
@@ -203,3 +206,31 @@ def test_going_on_repeats_the_engine_and_says_in_one_line_if_threads_differ(tmp_
                 assert "OMP_NUM_THREADS=3" in lines[0]
             else:
                 assert lines == []
+
+
+class Copied(nn.Linear):
+    """A linear layer that notes which thread copies it, and with which weights in it."""
+
+    copies: ClassVar[list[tuple[threading.Thread, bool]]] = []
+
+    def __deepcopy__(self, memo):
+        self.copies.append((threading.current_thread(), isinstance(self.weight, nn.Parameter)))
+        twin = Copied(self.in_features, self.out_features)
+        twin.load_state_dict(self.state_dict())
+        return twin
+
+    def forward(self, x):
+        return super().forward(x.flatten(1))
+
+
+def test_threads_copy_no_network_that_is_being_evaluated():
+    """Between two chunks the caller may evaluate, for which torch puts other weights into the network for a moment.
+
+    A thread that had not worked before once copied the network just then: weights without gradients, or those of others.
+    """
+    task = build_task(SMALL.replace(population="iid(clients=8)"), model=Copied(64, 10))
+    Copied.copies.clear()
+    rounds = Simulation(task, Parallel(task, threads=3))
+    for _ in range(2):
+        rounds.advance()
+    assert Copied.copies == [(threading.current_thread(), True)] * 3

@@ -7,7 +7,8 @@ from askew.core.dataset import Dataset, Examples
 from askew.core.recipe import Recipe
 from askew.engine.build import build_task
 from askew.papers.fednnnn2020.items import METHODS, POPULATIONS
-from askew.papers.measures import known, measure
+from askew.papers.measure import known
+from askew.papers.measures import measure
 from askew.papers.numbers import printed
 from askew.papers.papers import find
 from askew.runs.configuration import shape_of

@@ -1,16 +1,16 @@
 """Several clients side by side on a CPU, one thread each: for networks whose own operations fill a core but not two.
 
-Every thread has its own copy of the network and shares the data. Results come in the order of the jobs, so that the
-same seed gives the same bits whoever finishes first.
+Every job in work has a copy of the network for itself, and shares the data. Results come in the order of the jobs, so
+that the same seed gives the same bits whoever finishes first.
 """
 
 from __future__ import annotations
 
 import copy
-import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from queue import SimpleQueue
 
 import torch
 from torch import nn
@@ -23,6 +23,8 @@ from askew.engine.sequential import train_job
 from askew.engine.shortage import fitting
 from askew.engine.task import Task
 from askew.engine.threads import allowed_threads
+
+INSTEAD = "engine sequential (one client at a time), "  # where memory runs out
 
 
 class Parallel:
@@ -45,7 +47,8 @@ class Parallel:
             raise CannotBatch(f"{type(task.module).__name__} draws random numbers that threads would share")
         self.task = task
         self.threads = threads or allowed_threads()
-        self._own = threading.local()
+        self._copies_of: Task | None = None
+        self._spare: SimpleQueue[nn.Module] = SimpleQueue()
         self._workers = ThreadPoolExecutor(self.threads, thread_name_prefix="askew",
                                            initializer=torch.set_num_threads, initargs=(1,))
 
@@ -53,8 +56,9 @@ class Parallel:
         waiting: deque[tuple[int, Future[Chunk]]] = deque()
         try:
             for i, lane in enumerate(lanes):
+                spare = self._copies(lane.task)
                 for job in lane.jobs:
-                    waiting.append((i, self._workers.submit(self._one, lane, job)))
+                    waiting.append((i, self._workers.submit(self._one, lane, job, spare)))
                     if len(waiting) > 2 * self.threads:  # as many results in memory as keep the threads busy
                         yield _finished(*waiting.popleft())
             while waiting:
@@ -63,13 +67,27 @@ class Parallel:
             for _, future in waiting:
                 future.cancel()
 
-    def _one(self, lane: Lane, job: Job) -> Chunk:
-        if getattr(self._own, "of", None) is not lane.task:
-            self._own.of, self._own.module = lane.task, copy.deepcopy(lane.task.module)
-        module: nn.Module = self._own.module
+    def _copies(self, task: Task) -> SimpleQueue[nn.Module]:
+        """A copy of the network for each thread, made by the caller's own.
+
+        Between two chunks that one may evaluate, for which torch puts other weights into the network for a moment: a
+        thread that copied it then would get those.
+        """
+        if self._copies_of is not task:
+            self._copies_of, self._spare = task, SimpleQueue()
+            with fitting(f"engine parallel: a network for each of {self.threads} threads", task, INSTEAD):
+                for _ in range(self.threads):
+                    self._spare.put(copy.deepcopy(task.module))
+        return self._spare
+
+    def _one(self, lane: Lane, job: Job, spare: SimpleQueue[nn.Module]) -> Chunk:
+        module = spare.get()
         who = f"engine parallel: client {job.client}, beside up to {self.threads - 1} others,"
-        with fitting(who, lane.task, "engine sequential (one client at a time), "):
-            return train_job(lane, job, module, seeded=False)
+        try:
+            with fitting(who, lane.task, INSTEAD):
+                return train_job(lane, job, module, seeded=False)
+        finally:
+            spare.put(module)
 
 
 def _finished(lane: int, future: Future[Chunk]) -> tuple[int, Chunk]:

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Sequence
 from functools import partial
 
-from askew.papers.measures import LAST, MEASURES, SETTLED, Columns, Measure, known
+from askew.papers.measure import LAST, SETTLED, Columns, Measure, known
 
 MOST_ARCHETYPES = 10
 CAP = 300  # rounds after which fedcd2020 stopped FedAvg (table 1)
@@ -118,7 +118,7 @@ def _mean_distance(a: Sequence[float], b: Sequence[float]) -> float:
     return sum(abs(x - y) for x, y in zip(a, b, strict=True)) / len(a)
 
 
-MEASURES |= {
+OF_ARCHETYPES = {
     **{f"archetype {k}": Measure(partial(archetype_accuracy, archetype=k),
                                  accuracies=partial(accuracies_of, archetype=k), averaged=True)
        for k in range(MOST_ARCHETYPES)},

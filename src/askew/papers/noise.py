@@ -21,7 +21,7 @@ from collections.abc import Sequence
 
 from askew.core.errors import AskewError, suggest
 from askew.core.recipe import Recipe
-from askew.papers.measures import Columns, Measure
+from askew.papers.measure import Columns, Measure
 
 # Test images, or test clips of the ten words (Speech Commands 0.01, the version that the items use).
 TEST_EXAMPLES = {"mnist": 10_000, "cifar10": 10_000, "digits": 360, "speech_commands": 2_567}

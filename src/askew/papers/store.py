@@ -21,7 +21,7 @@ from askew.core.errors import AskewError, UnwritableError, first_line
 from askew.core.files import read_text
 from askew.core.recipe import FORMAT, Recipe
 from askew.papers.item import Item
-from askew.papers.measures import Columns
+from askew.papers.measure import Columns
 
 Scale = Literal["full", "quick"]
 SCALES: tuple[Scale, ...] = ("full", "quick")

@@ -138,7 +138,7 @@ def _claims(item: Item, values: Mapping[str, Value], results: Results) -> tuple[
     rows = [row.changed(other.change) for row in item.rows] if other.change else ()
     changed = {row.name: value_of(row, results, item.paper) for row in rows}
     variant = other.item() if other.item else None
-    theirs = {row.name: value_of(row, results, item.paper) for row in variant.rows} if variant else {}
+    of_variant = {row.name: value_of(row, results, item.paper) for row in variant.rows} if variant else {}
     same = {claim.says: claim for claim in variant.claims} if variant else {}
 
     def judged(claim: Claim) -> ClaimSummary:
@@ -146,7 +146,7 @@ def _claims(item: Item, values: Mapping[str, Value], results: Results) -> tuple[
         if changed and decision in (LOST, "not measured") and asks_for_lost(claim, values):
             instead = decide(claim, changed)
         elif decision == "not measured" and claim.says in same:
-            instead = decide(same[claim.says], theirs)
+            instead = decide(same[claim.says], of_variant)
         if instead is None or instead in (LOST, "not measured"):
             return ClaimSummary(claim, decision)
         return ClaimSummary(claim, instead, other.name)

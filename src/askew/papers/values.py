@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from askew.core.recipe import Recipe
 from askew.papers import noise
 from askew.papers.item import Row
-from askew.papers.measures import Measure, measure
+from askew.papers.measure import Measure
+from askew.papers.measures import measure
 from askew.papers.store import Results
 
 

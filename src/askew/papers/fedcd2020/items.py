@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from askew.core.recipe import Recipe
 from askew.papers.archetype_measures import CAP
 from askew.papers.item import Builders, Claim, Item, Plot, Row
-from askew.papers.measures import SETTLED
+from askew.papers.measure import SETTLED
 from askew.pieces.methods import fedavg, fedcd, kept_momentum, quantised
 
 PAPER = "fedcd2020"
