@@ -226,7 +226,7 @@ class Copied(nn.Linear):
 def test_threads_copy_no_network_that_is_being_evaluated():
     """Between two chunks the caller may evaluate, for which torch puts other weights into the network for a moment.
 
-    A thread that had not worked before once copied the network just then: weights without gradients, or those of others.
+    A thread that had not worked before once copied the network just then: weights without gradients, or another run's.
     """
     task = build_task(SMALL.replace(population="iid(clients=8)"), model=Copied(64, 10))
     Copied.copies.clear()
