@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from askew.papers.decision import decide, missing_rows, t_quantile
+from askew.papers.decision import BY_CHANCE, decide, missing_rows, quantile
 from askew.papers.item import Claim
 from askew.papers.papers import all_items
 from askew.papers.values import Value
@@ -87,6 +87,13 @@ def test_three_seeds_in_common_are_judged_seed_by_seed():
     assert decide(ABOVE, two) == "holds"
 
 
+def test_where_most_seeds_of_a_row_are_its_own_all_of_them_count():
+    """Three in common, which differ by 2 +- 2.48, of seven: by their noise of 1 each, a mean of 70 is above 62."""
+    b = seeds(50, 60, 70)
+    assert decide(ABOVE, {"a": seeds(51, 62, 73, 76), "b": b}) == "open: within the noise"  # 65.5 and 60 by the noise
+    assert decide(ABOVE, {"a": seeds(51, 62, 73, 76, 76, 76, 76), "b": b}) == "holds"
+
+
 @given(st.lists(st.tuples(st.floats(0, 100), st.floats(0, 100)), min_size=3, max_size=12))
 @settings(max_examples=100, deadline=None)
 def test_seed_by_seed_is_the_paired_t_test(pairs):
@@ -95,13 +102,26 @@ def test_seed_by_seed_is_the_paired_t_test(pairs):
         return
     p = stats.ttest_rel(*zip(*pairs, strict=True)).pvalue
     a, b = (seeds(*side) for side in zip(*pairs, strict=True))
-    if abs(p - 0.05) > 1e-3:  # where the two forms of the quantile agree
-        assert (decide(ABOVE, {"a": a, "b": b}) != "open: within the noise") == (p < 0.05)
+    if abs(p - 2 * BY_CHANCE) > 1e-6:
+        assert (decide(ABOVE, {"a": a, "b": b}) != "open: within the noise") == (p < 2 * BY_CHANCE)
 
 
-@pytest.mark.parametrize("freedom", [2, 3, 4, 5, 9, 30, 1000])
-def test_quantile_of_t(freedom):
-    assert t_quantile(freedom) == pytest.approx(stats.t.ppf(0.975, freedom), abs=2e-3)
+@pytest.mark.parametrize("above", [0.025, 1e-3, 1e-5])
+@pytest.mark.parametrize("freedom", [1, 2, 3, 4, 5, 9, 30, 1000])
+def test_quantile_of_t(freedom, above):
+    assert quantile(above, freedom) == pytest.approx(stats.t.isf(above, freedom), rel=1e-8)
+    assert quantile(above) == pytest.approx(stats.norm.isf(above), rel=1e-8)
+
+
+def test_one_inequality_of_many_has_to_be_missed_by_more():
+    """a is 2.2 noises below each b: of one inequality that is enough, of ten 2.84 are asked for, of 100 3.49."""
+    def all_above(number):
+        return Claim("a is above all b", "here", lambda v: [v["a"] - v["b"]] + [1.0] * (number - 1))
+
+    ours = {"a": Value(60.0, None, 1, 0, True, None, 1.0), "b": Value(62.2, None, 1, 0, True, None, 0.0)}
+    assert [decide(all_above(number), ours) for number in (1, 2, 10)] == ["fails", *["open: within the noise"] * 2]
+    low = {"a": ours["a"], "b": Value(63.0, None, 1, 0, True, None, 0.0)}
+    assert [decide(all_above(number), low) for number in (1, 10, 100)] == ["fails", "fails", "open: within the noise"]
 
 
 @pytest.mark.parametrize(("there", "expected"), [

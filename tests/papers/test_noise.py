@@ -97,8 +97,7 @@ def test_stored_divergences_spread_by_11_percent():
               for row in item.rows]
     relative = [value.spread / value.mean for value in values]
     assert len(relative) == 112
-    numbers = [value.n for value in values]
-    assert (min(numbers), max(numbers)) == (4, 10)
+    assert min(value.n for value in values) == 5
     assert statistics.median(relative) == pytest.approx(noise.RELATIVE, abs=0.005)
     tenths = statistics.quantiles(relative, n=10)
-    assert (tenths[0], tenths[-1]) == pytest.approx((0.05, 0.22), abs=0.005)
+    assert (tenths[0], tenths[-1]) == pytest.approx((0.04, 0.24), abs=0.005)

@@ -14,18 +14,21 @@ from askew.papers.verdict import SURE
 Decision = Literal["holds", "fails", "open: within the noise", "open: runs diverged or ended at chance", "not measured"]
 LOST: Decision = "open: runs diverged or ended at chance"
 PAIRED = 3  # seeds that all rows of a claim have, from which on its margins are taken seed by seed
-T_OF_FEW = {2: 4.3027, 3: 3.1824}  # Student's t at 97.5% by degrees of freedom
+BY_CHANCE = 1 - statistics.NormalDist().cdf(SURE)  # how often a value is off by more than twice its noise to one side
 
 
 def decide(claim: Claim, values: Mapping[str, Value]) -> Decision:
     """Whether a claim holds, by more than the noise of our values.
 
-    One inequality that is missed is enough for a claim to fail, whatever the rows say that are not measured yet.
+    One inequality that is missed is enough for a claim to fail, whatever the rows say that are not measured yet. One of
+    many is missed by chance sooner than a single one: of m, each has to be missed by so much that chance does it in an
+    m-th of the cases (Bonferroni). Those that are met need no such care: they have to be met all together.
 
-    Where all rows that it asks for have three seeds or more in common, its margins are taken seed by seed, and their
-    mean is judged by its 95% t interval: runs of one seed share clients, first weights and test images, so that their
-    differences scatter less than they do. Else an inequality's noise is what its margin changes by when one value after
-    another is moved by its own noise, root of the sum of squares: a margin a - b of values with noise 3 and 4 has 5.
+    Where all rows that it asks for have three seeds or more in common, and each at least half of its own, its margins
+    are taken seed by seed, and their mean is judged by its 95% t interval: runs of one seed share clients, first
+    weights and test images, so that their differences scatter less than they do. Else an inequality's noise is what its
+    margin changes by when one value after another is moved by its own noise, root of the sum of squares: a margin a - b
+    of values with noise 3 and 4 has 5.
 
     Args:
         claim: its inequalities.
@@ -33,14 +36,17 @@ def decide(claim: Claim, values: Mapping[str, Value]) -> Decision:
     """
     ours, noise = _evidence(claim, values)
     missing = missing_rows(claim, ours)
-    margins = _seed_by_seed(claim, ours, values) if not missing else []
-    margins = margins or [(margin, SURE * spread) for margin, spread in _margins(claim, ours, noise, missing)]
-    if any(margin < -bound for margin, bound in margins):
+    seeds = _seeds_in_common(claim, values) if not missing else []
+    margins = _seed_by_seed(claim, ours, values, seeds) if seeds else _margins(claim, ours, noise, missing)
+    freedom = len(seeds) - 1 if seeds else None
+    of_all = quantile(BY_CHANCE / len(claim.met_by({**ours, **dict.fromkeys(missing, 0.0)})), freedom)
+    if any(margin < -of_all * spread for margin, spread in margins):
         return "fails"
     if missing:
         lost = all(values.get(name, Value()).measured for name in missing)
         return LOST if lost else "not measured"
-    return "holds" if all(margin > bound for margin, bound in margins) else "open: within the noise"
+    sure = quantile(BY_CHANCE, freedom)
+    return "holds" if all(margin > sure * spread for margin, spread in margins) else "open: within the noise"
 
 
 def asks_for_lost(claim: Claim, values: Mapping[str, Value]) -> bool:
@@ -59,32 +65,46 @@ def _evidence(claim: Claim, values: Mapping[str, Value]) -> tuple[dict[str, floa
     return ours, noise
 
 
-def _seed_by_seed(claim: Claim, ours: Mapping[str, float], values: Mapping[str, Value]) -> list[tuple[float, float]]:
-    """Each inequality's mean margin over the seeds that all its rows have, and half its 95% interval; [] for few."""
-    asked = missing_rows(claim, {})
-    of_row = {name: values[name].by_seed for name in asked if values[name].counts}
-    seeds = sorted(set.intersection(*(set(by_seed) for by_seed in of_row.values()))) if of_row else []
-    if len(seeds) < PAIRED:
-        return []
+def _seeds_in_common(claim: Claim, values: Mapping[str, Value]) -> list[int]:
+    """The seeds of all rows that a claim asks for; none where they are few, or fewer than half of a row's."""
+    of_rows = [values[name].by_seed.keys() for name in missing_rows(claim, {}) if values[name].counts]
+    seeds = sorted(set.intersection(*map(set, of_rows))) if of_rows else []
+    enough = len(seeds) >= max(PAIRED, max(map(len, of_rows), default=0) / 2)
+    return seeds if enough else []
+
+
+def _seed_by_seed(claim: Claim, ours: Mapping[str, float], values: Mapping[str, Value],
+                  seeds: Sequence[int]) -> list[tuple[float, float]]:
+    """Each inequality's mean margin over some seeds, and its standard error."""
+    of_row = {name: values[name].by_seed for name in missing_rows(claim, {}) if values[name].counts}
     margins = zip(*(claim.met_by({**ours, **{name: by_seed[seed] for name, by_seed in of_row.items()}})
                     for seed in seeds), strict=True)
-    wide = t_quantile(len(seeds) - 1) / math.sqrt(len(seeds))
-    return [(statistics.fmean(each), wide * statistics.stdev(each)) for each in margins]
+    return [(statistics.fmean(each), statistics.stdev(each) / math.sqrt(len(seeds))) for each in margins]
 
 
-def t_quantile(freedom: int) -> float:
-    """Student's t at 97.5%, by its expansion in 1 / freedom around the normal's (Abramowitz and Stegun, 26.7.5).
+def quantile(above: float, freedom: int | None = None) -> float:
+    """What Student's t exceeds with a probability; without degrees of freedom, the normal distribution's.
 
-    Example: 2.77 with 4 degrees of freedom (exactly 2.776), 1.98 with 100; with 2, where the expansion is 2% off, and 3
-    it is as printed in tables.
+    Example: 1.96 for 2.5%, 4.30 with 2 degrees of freedom, 2.78 with 4.
     """
-    if freedom in T_OF_FEW:
-        return T_OF_FEW[freedom]
-    z = statistics.NormalDist().inv_cdf(0.975)
-    terms = (z, (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-             (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-             (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160)
-    return sum(term / freedom**power for power, term in enumerate(terms))
+    if freedom is None:
+        return statistics.NormalDist().inv_cdf(1 - above)
+    low, high = 0.0, math.pi / 2  # the angle whose tangent is t / root of the degrees of freedom
+    for _ in range(60):
+        angle = (low + high) / 2
+        low, high = (angle, high) if _beyond(angle, freedom) > above else (low, angle)
+    return math.sqrt(freedom) * math.tan(low)
+
+
+def _beyond(angle: float, freedom: int) -> float:
+    """The probability of a larger t (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
+    sine, cosine = math.sin(angle), math.cos(angle)
+    term, total = (cosine, 0.0) if freedom % 2 else (1.0, 0.0)
+    for power in range(2 if freedom % 2 else 1, freedom, 2):
+        total += term
+        term *= cosine * cosine * power / (power + 1)
+    within = 2 / math.pi * (angle + sine * total) if freedom % 2 else sine * total
+    return (1 - within) / 2
 
 
 def missing_rows(claim: Claim, values: Mapping[str, float]) -> list[str]:

@@ -7,7 +7,7 @@ same run (the swing of its last ten evaluations), and in any case by what result
   `results/compare.json` (13 methods, 3 seeds, 360 test images) the spread is 0.26 to 1.99 times that, 0.69 in the
   median; in zhao2018's table 2 (24 settings, 5 runs each) 0.07 to 1.94 times, 0.45 in the median. It is 0.1 points at
   99% of 10,000 images and 0.5 at 50%.
-- Other numbers: 11% of the value. In zhao2018's figure 4 (112 rows, 4 to 10 seeds) the spread is 5 to 22% of the mean
+- Other numbers: 11% of the value. In zhao2018's figure 4 (112 rows, 5 seeds or more) the spread is 4 to 24% of the mean
   from the first to the ninth tenth of the rows, 11% in the median.
 
 Runs with the same seed share clients, first weights and test images, so that their difference is surer than this says.

@@ -10,10 +10,11 @@ of ours stand as in the paper if they differ the same way, by a quarter of the p
 twice their noise. What is near without this, or whose distance its noise could explain, is *open*; the rest *differs*,
 and so does every row of which a run diverged or ended at chance (12% or less of ten classes): it keeps no order and
 decides no claim. A claim is a set of inequalities between our numbers: it holds if each is met by more than twice its
-noise, fails if one is missed by more than that, whatever else is not measured yet, and is open otherwise; where all its
-rows have three seeds or more in common, the inequalities are taken seed by seed, and the 95% t interval of their mean
-stands for twice the noise. Where a run that it asks for diverged or ended at chance, or where the paper's grid takes
-more than could be trained, another set-up that stands in for the paper's may decide it, which is then said; for a claim
+noise, fails if one is missed by more than that (one of m by so much that chance does it in an m-th of the cases),
+whatever else is not measured yet, and is open otherwise; where all its rows have three seeds or more in common, and
+each at least half of its own, the inequalities are taken seed by seed, and Student's t tells by how many standard
+errors of their mean. Where a run that it asks for diverged or ended at chance, or where the paper's grid takes more
+than could be trained, another set-up that stands in for the paper's may decide it, which is then said; for a claim
 about which settings work, a run that diverged is one that does not. Noise is the standard error over seeds; of one seed
 it is the swing of its last ten evaluations; that of an accuracy is at least sqrt(p (100 - p) / test examples), 0.1
 points at 99% of 10,000 images and 0.5 at 50%, and that of another number from one seed is 11%: what results with

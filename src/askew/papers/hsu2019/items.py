@@ -126,13 +126,11 @@ def _cell(epochs: int, fraction: float, alpha: float) -> str:
     return f"E={epochs}, C={fraction:g}, alpha={alpha:g}"
 
 
-def _claims_of_figure2(alphas: Sequence[float], epochs: Sequence[int],
-                       compared: Sequence[tuple[float, float]]) -> tuple[Claim, ...]:
-    """What section 4.1 says of figure 2.
+def _claims_of_figure2(alphas: Sequence[float], epochs: Sequence[int]) -> tuple[Claim, ...]:
+    """What section 4.1 says of figure 2 and alpha and C.
 
     Args:
-        alphas, epochs: of the rows that the first three claims ask for, at every C.
-        compared: C and alpha of the rows in which five epochs stand against one.
+        alphas, epochs: of the rows that they ask for, at every C.
     """
     skewed = [alpha for alpha in alphas if alpha <= SKEWED]
 
@@ -153,9 +151,7 @@ def _claims_of_figure2(alphas: Sequence[float], epochs: Sequence[int],
               where, lambda ours: sum(gain(ours, alpha, 0.05, 0.1) - gain(ours, alpha, 0.2, 0.4) for alpha in alphas)),
         Claim("More clients in a round gain least where clients are alike: "
               "less at alpha 100 than at any alpha of 0.2 or below", where,
-              lambda ours: min(gain(ours, alpha, 0.05, 0.4) for alpha in skewed) - gain(ours, 100.0, 0.05, 0.4)),
-        Claim("On non-identical data E = 1 is not always better than E = 5", where,
-              lambda ours: max(ours[_cell(5, *each)] - ours[_cell(1, *each)] for each in compared)))
+              lambda ours: min(gain(ours, alpha, 0.05, 0.4) for alpha in skewed) - gain(ours, 100.0, 0.05, 0.4)))
 
 
 def _figure2() -> Item:
@@ -163,9 +159,12 @@ def _figure2() -> Item:
                      series=f"E={epochs}, C={fraction:g}", x=_point(alpha))
                  for epochs in EPOCHS for fraction in FRACTIONS for alpha in ALPHAS)
     skewed = [(fraction, alpha) for fraction in FRACTIONS for alpha in ALPHAS if alpha <= SKEWED]
+    # Item `short` has two of these cells: a search in two refutes nothing that may be so in one of 16.
+    epochs = Claim("On non-identical data E = 1 is not always better than E = 5", "section 4.1, figure 2",
+                   lambda ours: max(ours[_cell(5, *each)] - ours[_cell(1, *each)] for each in skewed))
     return Item("hsu2019", "figure2", "FedAvg's accuracy over alpha, at the best of eight rates", rows, quick_tuned,
                 tuple(_cell(1, 0.05, alpha) for alpha in (100.0, 1.0, 0.1, 0.0)), plot=OVER_ALPHA,
-                claims=_claims_of_figure2(ALPHAS, EPOCHS, skewed), notes=NOTES, seeds=5,
+                claims=(*_claims_of_figure2(ALPHAS, EPOCHS), epochs), notes=NOTES, seeds=5,
                 stand_in=StandIn("short", item=_short))
 
 
@@ -213,7 +212,7 @@ def _short() -> Item:
                  for epochs, fraction, alpha in (*cells, *((5, *each) for each in more)))
     return Item("hsu2019", "short", "Figures 2 and 3 after 2,000 of the 10,000 rounds, at one rate", rows, quick,
                 tuple(_cell(1, 0.05, alpha) for alpha in SHORT_ALPHAS), plot=OVER_ALPHA, seeds=5, variant=True,
-                claims=(*_claims_of_figure2(SHORT_ALPHAS, (1,), more),
+                claims=(*_claims_of_figure2(SHORT_ALPHAS, (1,)),
                         _struggles(lambda fraction, alpha: _cell(1, fraction, alpha))),
                 notes=f"{NOTES} A rate of {FIXED_RATE}, figure 3's, instead of the best of eight; four values of alpha "
                       "instead of eight; five local epochs at C = 0.05 and two values of alpha only, where they have "
