@@ -49,8 +49,8 @@ def test_an_archetypes_swing_is_its_own():
 
 
 @pytest.mark.parametrize("name", ["first weight_divergence", "change_last_10", "rounds_to_converge", "saving"])
-def test_other_numbers_of_one_run_have_11_percent(name):
-    assert noise.of_one_run(measure(name), MNIST, -20.0, columns(0.5, 0.9)) == pytest.approx(2.2)
+def test_other_numbers_of_one_run_have_13_percent(name):
+    assert noise.of_one_run(measure(name), MNIST, -20.0, columns(0.5, 0.9)) == pytest.approx(2.6)
     assert not noise.at_chance(measure(name), 1.0)
 
 
@@ -89,7 +89,7 @@ def test_stored_accuracies_spread_about_as_the_test_set_allows():
     assert {len(m["accuracies"]) for m in methods} == {3}
 
 
-def test_stored_divergences_spread_by_11_percent():
+def test_stored_divergences_spread_by_13_percent():
     """What the module says of zhao2018's figure 4."""
     results = Results(RESULTS)
     values = [value_of(row, results, item.paper) for item in all_items() if item.name.startswith("figure4-")
@@ -97,7 +97,7 @@ def test_stored_divergences_spread_by_11_percent():
               for row in item.rows]
     relative = [value.spread / value.mean for value in values]
     assert len(relative) == 112
-    assert min(value.n for value in values) == 5
+    assert min(value.n for value in values) == 10
     assert statistics.median(relative) == pytest.approx(noise.RELATIVE, abs=0.005)
     tenths = statistics.quantiles(relative, n=10)
-    assert (tenths[0], tenths[-1]) == pytest.approx((0.04, 0.24), abs=0.005)
+    assert (tenths[0], tenths[-1]) == pytest.approx((0.05, 0.25), abs=0.005)

@@ -179,10 +179,11 @@ def _table3(key: str, task: _Task) -> Item:
     sgd, iid, two, one, more, pretrained = _row_names(task)
     small = task.small
     claims = (
-        Claim("With IID data FedAvg reaches SGD with a batch ten times larger (to 2 points).", "section 2.2",
-              lambda v: 2 - abs(v[iid] - v[sgd])),
-        Claim("So it does at the small batch (to 2 points).", "section 2.2",
-              lambda v: 2 - abs(v[f"FedAvg IID, B={small}, E=1"] - v[f"SGD, B={CLIENTS * small}"])),
+        # "Thus, FedAvg achieves SGD-level test accuracy": to be above it is no counter-example.
+        Claim("With IID data FedAvg achieves the accuracy of SGD of ten times its batch (at most 2 points below).",
+              "section 2.2", lambda v: v[iid] - v[sgd] + 2),
+        Claim("So it does at the small batch (at most 2 points below).", "section 2.2",
+              lambda v: v[f"FedAvg IID, B={small}, E=1"] - v[f"SGD, B={CLIENTS * small}"] + 2),
         Claim("Accuracy falls from IID to two classes a client to one class a client.", "section 2.2",
               lambda v: (v[iid] - v[two], v[two] - v[one])),
         Claim("Five local epochs instead of one do not help (by more than 2 points).", "section 2.2",
