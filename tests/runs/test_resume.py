@@ -12,7 +12,7 @@ import askew
 from askew.core.population import Ownership, Population
 from askew.core.server_piece import ServerChain
 from askew.pieces.methods import fedavg, fedavgm, fedcd, fednnnn, ozdayi_combination
-from askew.rounds import simulation
+from askew.rounds import simulation, standing
 from askew.rounds.simulation import Simulation
 
 pytestmark = pytest.mark.slow  # whole runs: tens of them
@@ -51,8 +51,8 @@ def test_interrupted_between_rounds(recipe, at, tmp_path):
 
 
 @pytest.mark.parametrize(("owner", "method"), [
-    (simulation, "evaluate"), (simulation, "example_scores"), (ServerChain, "update"), (Simulation, "_update_pool"),
-    (Simulation, "_check_finite")])
+    (standing, "evaluate"), (simulation, "example_scores"), (ServerChain, "update"), (Simulation, "_update_pool"),
+    (simulation, "check_models")])
 def test_interrupted_in_the_middle_of_a_round(owner, method, tmp_path, monkeypatch):
     """Wherever Ctrl-C strikes, the round under way is undone: during training, aggregation, validation, evaluation."""
     recipe = fedcd(BASE, milestones=[1, 2])

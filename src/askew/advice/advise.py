@@ -33,7 +33,7 @@ from askew.engine.threads import use_threads
 from askew.partition.natural import natural
 from askew.pieces.methods import centralised
 from askew.pieces.probe import update_norms
-from askew.rounds.simulation import Record
+from askew.rounds.record import Record
 from askew.runs.cluster import Cluster
 from askew.runs.configuration import Configuration, Means
 from askew.runs.demands import Demands, demands_of

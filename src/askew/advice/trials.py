@@ -15,7 +15,7 @@ from askew.core import interrupt
 from askew.core.errors import AskewError
 from askew.core.files import MEGABYTE, read_text
 from askew.core.recipe import Recipe
-from askew.rounds.simulation import Record
+from askew.rounds.record import Record
 from askew.runs.cluster import Cluster
 from askew.runs.configuration import Configuration, Means
 from askew.runs.driver import drive

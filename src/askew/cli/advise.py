@@ -17,7 +17,7 @@ from askew.cli.ray import Ray, WithRay, cluster_of
 from askew.cli.run import Device, Engine, Settings
 from askew.core.errors import AskewError
 from askew.core.recipe import Recipe
-from askew.rounds.simulation import Record
+from askew.rounds.record import Record
 from askew.runs.load import load_recipe, places
 
 app = typer.Typer()

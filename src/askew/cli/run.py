@@ -18,7 +18,7 @@ from askew.core.errors import AskewError
 from askew.core.recipe import Recipe
 from askew.engine.peers import DISTRIBUTED, in_step
 from askew.rounds.left_out import in_words
-from askew.rounds.simulation import Record
+from askew.rounds.record import Record
 from askew.runs.folders import default_folder
 from askew.runs.load import load_recipe
 from askew.runs.result import Result

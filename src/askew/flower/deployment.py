@@ -17,7 +17,9 @@ from askew.engine.task import Task
 from askew.flower.grid_engine import GridEngine, Ledger, by_test_examples
 from askew.flower.roster import Roster
 from askew.rounds.gather import Gathering
-from askew.rounds.simulation import Record, RowOf, Simulation
+from askew.rounds.record import Record
+from askew.rounds.simulation import Simulation
+from askew.rounds.standing import RowOf
 
 
 class Deployment(Simulation):

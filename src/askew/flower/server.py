@@ -27,7 +27,7 @@ from askew.flower.messages import Charge
 from askew.flower.roster import Roster, enrol, gather, known_again
 from askew.flower.server_task import RECIPES_OWN, ServerTask, build, check_recipe
 from askew.flower.settings import ServerSettings, server_settings
-from askew.rounds.simulation import Record
+from askew.rounds.record import Record
 from askew.runs.data_prints import print_of_data, print_of_population
 from askew.runs.environment import describe_environment
 from askew.runs.folders import check_free, kind_of

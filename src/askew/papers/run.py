@@ -11,7 +11,7 @@ from askew.core.recipe import Recipe
 from askew.papers.item import Item
 from askew.papers.plan import Need, needs
 from askew.papers.store import Results, Run, columns
-from askew.rounds.simulation import Record
+from askew.rounds.record import Record
 from askew.runs.cluster import Cluster
 from askew.runs.pace import LONGEST_S, SAVING_SHARE
 from askew.runs.result import Result

@@ -10,6 +10,7 @@ import torch
 
 from askew.core.errors import AskewError, shown
 
+Record = dict[str, Any]
 # What a round says of itself, whether or not it is in this round's record.
 RESERVED = frozenset({"round", "clients", "train_loss", "bytes_down", "bytes_up", "loss", "dropped", "dropped_clients",
                       "cloned", "deleted"})

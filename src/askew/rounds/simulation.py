@@ -3,38 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 from torch.nn.utils import get_total_norm
 
-from askew.core import registry, rng
+from askew.core import rng
 from askew.core.client_memory import ClientMemory
-from askew.core.client_piece import OnGradient
-from askew.core.cohort import LONGEST, Cohort
+from askew.core.cohort import Cohort
 from askew.core.compat import tree_map
 from askew.core.dataset import Examples
-from askew.core.errors import AskewError, DivergedError
+from askew.core.errors import AskewError
 from askew.core.interrupt import shielded
-from askew.core.pool import MANY_CLIENTS, Changes
+from askew.core.pool import Changes
 from askew.core.probe import ProbeContext, Round
 from askew.core.tensors import ModelState, Tree, num_bytes
-from askew.engine.evaluate import (
-    Scores,
-    device_record,
-    device_scores,
-    evaluate,
-    example_scores,
-    means_of_parts,
-    predict,
-    record_of,
-    tested,
-)
+from askew.engine.evaluate import example_scores, means_of_parts, predict
 from askew.engine.local import train_pooled
 from askew.engine.peers import Peers
 from askew.engine.protocol import Engine
@@ -42,15 +30,13 @@ from askew.engine.schedule import ToHost
 from askew.engine.start import initial_model
 from askew.engine.task import Task
 from askew.engine.threads import threads_for, use_threads
+from askew.rounds.diverged import check_models, check_updates
 from askew.rounds.gather import Gathering, GlobalModel
-from askew.rounds.held_out import Progress, View, held_out_score
+from askew.rounds.held_out import Progress
 from askew.rounds.left_out import record_of as left_out_record
-from askew.rounds.mishaps import spoils
-from askew.rounds.record import RESERVED, plain_numbers
+from askew.rounds.record import RESERVED, Record, plain_numbers
 from askew.rounds.round import begin, one_round
-
-Record = dict[str, Any]
-RowOf = Callable[[int, int], Tree]
+from askew.rounds.standing import RowOf, Standing, by_devices, held_out_column, judged_on
 
 
 @dataclass(frozen=True)
@@ -101,7 +87,7 @@ class Simulation:
         rest = num_bytes(start.buffers)
         self._bytes_down = (task.server.payload or num_bytes)(start.params) + rest
         self._bytes_up = (task.client.payload or num_bytes)(start.params) + rest
-        self._held_out = f"held_out_{task.objective.headline}"
+        self._held_out = held_out_column(task)
         self._taken = RESERVED | {task.objective.headline, self._held_out}
         self._progress = Progress()
         self.memory = ClientMemory(task.client.keep, start)
@@ -143,20 +129,12 @@ class Simulation:
     @property
     def by_devices(self) -> bool:
         """Whether it is judged by each client's own test data, not by the whole test set."""
-        task = self.task
-        return task.recipe.judge == "devices" or (
-            task.recipe.judge == "auto" and (task.population.test is not None or task.personal))
+        return by_devices(self.task)
 
     @property
     def judged_on(self) -> str:
         """On what the headline is taken, in words."""
-        if not self.by_devices:
-            return f"the whole test set ({len(self.task.data.test):,} examples)"
-        if self.task.population.test is not None:
-            judged = self.task.population.num_tested
-            others = self.task.num_clients - judged
-            return f"mean over {judged:,} clients' own test data" + (f" ({others:,} have none)" if others else "")
-        return f"mean over {self.task.num_clients:,} clients, each on the test set as its own classes weigh it"
+        return judged_on(self.task)
 
     @property
     def state(self) -> dict[str, Any]:
@@ -253,8 +231,9 @@ class Simulation:
         task, gathering, after = self.task, launched.gathering, launched.after
         cohorts = gathering.cohorts
         loss, *rest = launched.report.read()
-        self._check_updates({number: clients for number, (clients, _) in gathering.lengths.items()}, rest[len(after):])
-        self._check_finite(dict(zip(after, rest, strict=False)))
+        check_updates(task, self.round + 1, {number: clients for number, (clients, _) in gathering.lengths.items()},
+                      rest[len(after):])
+        check_models(task, self.round + 1, dict(zip(after, rest, strict=False)))
         record: Record = {"round": self.round + 1, "clients": len(gathering.clients),
                           "train_loss": float(loss) if gathering.lengths else None}
         if task.adversities or task.guards or gathering.left_out:
@@ -307,74 +286,15 @@ class Simulation:
         Args:
             row: (model, client) -> what the client remembers of it, where that is not what `memory` holds.
         """
-        task = self.task
-        choice = np.asarray(task.pool.choice(self.pool_state))
-        with use_threads(self.threads.evaluation):
-            model_scores: dict[int, Scores] = {number: evaluate(task, self.view(number)) for number in _used(choice)}
-        result: Record = record_of(model_scores, choice)
-        if not math.isfinite(result["loss"]):
-            raise DivergedError(f"round {self.round}: the loss on the test data is {result['loss']}; {self._hint()}")
-        # Else every device has the test set's score.
-        told_apart = task.population.test is not None or task.data.num_classes > 1 or task.personal
-        if self.by_devices or (told_apart and task.num_clients <= MANY_CLIENTS):
-            devices = (self._personal_scores(row or self.memory.row, self._peers) if task.client.enters
-                       else device_scores(model_scores, choice, task.population))
-            result |= device_record(devices, task.population.groups, task.objective)
-            if self.by_devices:
-                result[task.objective.headline] = float(tested(devices).mean())
-        if task.recipe.stop_after_no_gain:
-            with use_threads(self.threads.evaluation):
-                result[self._held_out] = held_out_score(task, self._view_of(row or self.memory.row), choice,
-                                                        self.by_devices, self._peers)
-        return result if self._peers is None else self._peers.first(result)
-
-    def _view_of(self, row: RowOf) -> View:
-        """Models as all have them, or with the tensors that a client keeps for itself."""
-
-        def view(number: int, client: int | None) -> ModelState:
-            shared = self.view(number)
-            return shared if client is None else self.task.client.enter(shared, row(number, client))
-
-        return view
-
-    def _personal_scores(self, row: RowOf, peers: Peers | None = None) -> np.ndarray:
-        """Each client's score with the model of its choice and the tensors that it keeps for itself.
-
-        Args:
-            peers: processes that judge their own clients each; else all are judged here.
-        """
-        task, choice = self.task, np.asarray(self.task.pool.choice(self.pool_state))
-        result = np.zeros(len(choice))
-        for client, number in enumerate(choice.tolist()):
-            if peers is None or peers.owns(client):
-                entered = task.client.enter(self.view(number), row(number, client))
-                scores = device_scores({0: evaluate(task, entered)}, np.zeros(len(choice), np.int64), task.population)
-                result[client] = scores[client]
-        return result if peers is None else peers.of_owners(result)
+        return self._standing(row or self.memory.row, self._peers).record(self.threads.evaluation)
 
     def device_scores(self) -> np.ndarray:
-        """Each client's score with the model it would use now."""
-        if self.task.client.enters:
-            return self._personal_scores(self.memory.row)
+        """Each client's score with the model that it would use now, judged here whoever trains it."""
+        return self._standing(self.memory.row).device_scores()
+
+    def _standing(self, row: RowOf, peers: Peers | None = None) -> Standing:
         choice = np.asarray(self.task.pool.choice(self.pool_state))
-        model_scores = {number: evaluate(self.task, self.view(number)) for number in _used(choice)}
-        return device_scores(model_scores, choice, self.task.population)
-
-    def _check_updates(self, senders: Mapping[int, Sequence[int]], lengths: Sequence[Tensor]) -> None:
-        for (number, clients), values in zip(senders.items(), lengths, strict=True):
-            bad = [client for client, length in zip(clients, values.tolist(), strict=True) if not length <= LONGEST]
-            if bad:
-                shown = ", ".join(map(str, bad[:5])) + (" ..." if len(bad) > 5 else "")
-                many, which = "s" if len(bad) > 1 else "", f" (model {number})" if len(senders) > 1 else ""
-                raise DivergedError(f"round {self.round + 1}: the update of client{many} {shown} is not finite{which}; "
-                                    f"{self._hint()}")
-
-    def _check_finite(self, largest: Mapping[int, Tensor]) -> None:
-        """Finite updates can still add up, in the server chain, to a model (here its largest weight) that is not."""
-        for number, weight in largest.items():
-            if not weight.isfinite():
-                raise DivergedError(f"round {self.round + 1}: the server's update makes model {number} infinite; "
-                                    f"{self._hint()}, or let the server take smaller steps")
+        return Standing(self.task, self.round, self.view, choice, row, peers)
 
     def _update_pool(self) -> Changes:
         task = self.task
@@ -420,18 +340,3 @@ class Simulation:
     def _train_twin(self, model: ModelState, indices: np.ndarray, batch_size: int, round: int) -> ModelState:
         return train_pooled(self.task, model, indices, epochs=self.task.recipe.epochs, role="twin", number=round,
                             batch_size=batch_size, round=round)
-
-    def _hint(self) -> str:
-        if spoils(self.task) and not self.task.guards:
-            guard = f"{registry.names('guard')[0]}()"
-            return f"clients send nonsense: add a guard that leaves such updates out (guard = '{guard}')"
-        rate = next((f"{spec.name}.lr is {spec.args['lr']}"
-                     for spec in self.task.recipe.client if "lr" in spec.args), None)
-        clips = any(isinstance(p, OnGradient) for p in self.task.client.pieces)
-        return ("lower the learning rate" + (f" ({rate})" if rate else "")
-                + ("" if clips else ", or clip gradients (clip_gradient(10) before sgd)"))
-
-
-def _used(choice: np.ndarray) -> list[int]:
-    """The models that clients use; to sort a million choices would take longer than a round."""
-    return np.flatnonzero(np.bincount(choice)).tolist()

@@ -23,7 +23,7 @@ from typing import Any
 
 from askew.core.errors import AskewError, first_line
 from askew.core.interrupt import shielded
-from askew.rounds.simulation import Record
+from askew.rounds.record import Record
 from askew.runs.configuration import Configuration, Means
 from askew.runs.result import Result
 

@@ -22,7 +22,7 @@ from askew.engine.choice import check_engine
 from askew.engine.task import Task
 from askew.engine.threads import use_threads
 from askew.pieces.probe import accuracy_on_devices_of
-from askew.rounds.simulation import Record
+from askew.rounds.record import Record
 from askew.runs.cluster import Cluster
 from askew.runs.comparison import Comparison, Contender
 from askew.runs.configuration import Configuration, Means

@@ -16,7 +16,7 @@ from askew.core.dataset import Dataset
 from askew.core.population import Population
 from askew.core.recipe import Recipe
 from askew.engine.task import Task
-from askew.rounds.simulation import Record
+from askew.rounds.record import Record
 from askew.runs.pace import Every
 from askew.runs.result import Result
 

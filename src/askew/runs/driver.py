@@ -33,7 +33,8 @@ from askew.engine.protocol import Engine
 from askew.engine.start import start_context
 from askew.engine.task import Task
 from askew.engine.threads import examples_per_step, threads_for, use_threads
-from askew.rounds.simulation import Record, Simulation
+from askew.rounds.record import Record
+from askew.rounds.simulation import Simulation
 from askew.runs.cluster import Cluster, Part
 from askew.runs.configuration import Configuration, Means, OnEnd, OnRound, shape_of, untrained
 from askew.runs.data_prints import print_of_data, print_of_population

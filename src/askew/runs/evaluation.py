@@ -27,7 +27,8 @@ from askew.engine.evaluate import outputs, tested
 from askew.engine.task import Task
 from askew.engine.threads import use_threads
 from askew.engine.tuning import CHUNK
-from askew.rounds.simulation import Record, Simulation
+from askew.rounds.record import Record
+from askew.rounds.simulation import Simulation
 from askew.runs.tallies import Tally, tally_of
 
 EVALUATION = "evaluation.json"

@@ -9,7 +9,7 @@ import numpy as np
 from askew.core.population import Population
 from askew.core.skew import class_shares
 from askew.pieces.probe.accuracy_on_devices_of import NUMBER as ON_FEDERATION
-from askew.rounds.simulation import Record
+from askew.rounds.record import Record
 
 Judge = Literal["global", "devices"]
 

@@ -13,8 +13,9 @@ from askew.engine.peers import Peers
 from askew.engine.protocol import Engine
 from askew.engine.task import Task
 from askew.engine.threads import use_threads
+from askew.rounds.record import Record
 from askew.rounds.round import one_round
-from askew.rounds.simulation import Launched, Record, Simulation
+from askew.rounds.simulation import Launched, Simulation
 from askew.runs.configuration import Means
 from askew.runs.pace import Pace
 from askew.runs.running import Running

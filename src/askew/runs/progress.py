@@ -12,7 +12,7 @@ from typing import Any
 
 from askew.core.objective import headline_of
 from askew.core.recipe import Recipe
-from askew.rounds.simulation import Record
+from askew.rounds.record import Record
 
 FIRST_S, LONGEST_S = 2.0, 60.0  # nothing longer than the first is silent; a day's log has 1,400 lines, not 43,000
 LIVE_S = 0.2  # between two updates of a live line

@@ -17,7 +17,8 @@ from askew.core.errors import AskewError
 from askew.core.objective import Objective, objective_of
 from askew.core.recipe import Recipe
 from askew.rounds.left_out import in_words, totals
-from askew.rounds.simulation import Record, Simulation
+from askew.rounds.record import Record
+from askew.rounds.simulation import Simulation
 from askew.runs.evaluation import EVALUATION, evaluate_run, read_evaluation
 
 

@@ -13,7 +13,7 @@ from askew.core.errors import AskewError, DivergedError
 from askew.core.population import Population
 from askew.core.recipe import Recipe
 from askew.engine.peers import Peers, in_step, joined
-from askew.rounds.simulation import Record
+from askew.rounds.record import Record
 from askew.runs.configuration import Configuration, Means
 from askew.runs.driver import drive
 from askew.runs.folders import check_free

@@ -17,7 +17,8 @@ from askew.core.recipe import Recipe
 from askew.engine.functional import state_dict_of
 from askew.engine.peers import Peers
 from askew.rounds.left_out import totals
-from askew.rounds.simulation import Record, Simulation
+from askew.rounds.record import Record
+from askew.rounds.simulation import Simulation
 from askew.runs.evaluation import EVALUATION, evaluate_run
 from askew.runs.model_file import PERSONAL, write_model
 from askew.runs.result import Result

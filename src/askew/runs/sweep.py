@@ -14,7 +14,7 @@ from askew.core.dataset import Dataset
 from askew.core.errors import AskewError
 from askew.core.recipe import Recipe
 from askew.engine.choice import check_engine
-from askew.rounds.simulation import Record
+from askew.rounds.record import Record
 from askew.runs.cluster import Cluster
 from askew.runs.configuration import Configuration, Means, OnEnd, OnRound
 from askew.runs.driver import drive

@@ -9,7 +9,7 @@ import numpy as np
 
 from askew.report.page.blocks import Choice, Figure, Section, Text, axis
 from askew.report.page.report import Report, Run, Series, taken_on
-from askew.rounds.simulation import Record
+from askew.rounds.record import Record
 
 _MOST_POINTS = 400  # of a line; a screen has hardly more
 Number = Callable[[Record], float | None]

@@ -13,7 +13,7 @@ import numpy as np
 
 from askew.core.recipe import Recipe
 from askew.report.page.blocks import Choice, Line, Text
-from askew.rounds.simulation import Record
+from askew.rounds.record import Record
 from askew.runs.evaluation import EVALUATION
 
 CLASSES = frozenset({"classification"})  # the tasks whose clients have examples of classes
