@@ -54,6 +54,15 @@ def test_other_numbers_of_one_run_have_13_percent(name):
     assert not noise.at_chance(measure(name), 1.0)
 
 
+def test_what_a_methods_rules_bring_about_has_no_noise():
+    number = measure("last most_kept_by_a_device")
+    assert noise.of_one_run(number, MNIST, 2.0, columns(0.5, 0.9)) == 0
+    stored = [run for of_recipe in Results(RESULTS).of_paper("fedcd2020").values() for run in of_recipe.values()
+              if "most_kept_by_a_device" in run.records]
+    assert len(stored) >= 10
+    assert {number(run.records) for run in stored if run.finished} == {2.0}
+
+
 def test_several_seeds():
     assert noise.of_seeds([80.0, 84.0], 0.3) == pytest.approx(2.0)  # sqrt(8) / sqrt(2)
     assert noise.of_seeds([80.0, 80.0], 0.3) == 0.3  # they share the test set

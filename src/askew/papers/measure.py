@@ -26,6 +26,7 @@ class Measure:
         lower_is_better: which of several tuned recipes counts as the best.
         accuracies: columns -> the accuracy at each evaluation, where the number is an accuracy.
         averaged: whether the number is the mean of the last of them.
+        fixed: whether the method's own rules bring it about, so that another seed has the same.
     """
 
     of: Callable[[Columns], float | None]
@@ -33,6 +34,7 @@ class Measure:
     lower_is_better: bool = False
     accuracies: Callable[[Columns], Sequence[float]] | None = None
     averaged: bool = False
+    fixed: bool = False
 
     def __call__(self, columns: Columns) -> float | None:
         value = self.of(columns)

@@ -8,7 +8,7 @@ same run (the swing of its last ten evaluations), and in any case by what result
   median; in zhao2018's table 2 (24 settings, 5 runs each) 0.07 to 1.94 times, 0.45 in the median. It is 0.1 points at
   99% of 10,000 images and 0.5 at 50%.
 - Other numbers: 13% of the value. In zhao2018's figure 4 (112 rows of 10 seeds or more) the spread is 5 to 25% of the
-  mean from the first to the ninth tenth of the rows, 13% in the median.
+  mean from the first to the ninth tenth of the rows, 13% in the median. 0 for what a method's own rules bring about.
 
 Runs with the same seed share clients, first weights and test images, so that their difference is surer than this says.
 """
@@ -47,7 +47,7 @@ def of_test_set(measure: Measure, recipe: Recipe, accuracy: float) -> float:
 def of_one_run(measure: Measure, recipe: Recipe, value: float, columns: Columns) -> float:
     """The noise of a number of one run."""
     if measure.accuracies is None:
-        return RELATIVE * abs(value)
+        return 0.0 if measure.fixed else RELATIVE * abs(value)
     return max(of_test_set(measure, recipe, value), measure.swing(columns))
 
 

@@ -18,7 +18,7 @@ than could be trained, another set-up that stands in for the paper's may decide 
 about which settings work, a run that diverged is one that does not. Noise is the standard error over seeds; of one seed
 it is the swing of its last ten evaluations; that of an accuracy is at least sqrt(p (100 - p) / test examples), 0.1
 points at 99% of 10,000 images and 0.5 at 50%, and that of another number from one seed is 13%: what results with
-several seeds show.
+several seeds show. What a method's own rules bring about in every run has none.
 
 Reduced versions are never within: they only show whether the ordering is seen. Rows without a printed number, and rows
 that are not measured, have no verdict.
