@@ -44,8 +44,11 @@ def test_saving_counts_the_models_that_were_trained() -> None:
 
 def test_preferred_models() -> None:
     assert measure("models_preferred")(SETTLED) == 2
-    assert measure("models_in_both_halves")(SETTLED) == 0
-    assert measure("models_in_both_halves")({"round": [1], "group_choice": [[0, 1, 1, 2]]}) == 1
+    apart, mixed = [0, 0, 1, 1], [0, 1, 1, 2]
+    both = measure("models_in_both_halves")
+    assert both({"round": [5, 6, 7], "group_choice": [mixed, apart, apart]}) == 0  # one model at first
+    assert both({"round": [5, 6, 7], "group_choice": [mixed, mixed, apart]}) == 1
+    assert both({"round": [1], "group_choice": [mixed]}) is None
 
 
 def test_rounds_without_evaluation_are_passed_over() -> None:

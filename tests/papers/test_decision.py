@@ -87,6 +87,28 @@ def test_three_seeds_in_common_are_judged_seed_by_seed():
     assert decide(ABOVE, two) == "holds"
 
 
+def test_margins_that_bend_are_those_of_the_means():
+    """|a - b| is 3 with each seed, and 0 of the means, whose difference has a standard error of sqrt(12 / 4) = 1.73."""
+    a, b = seeds(83, 77, 83, 77), seeds(80, 80, 80, 80)
+    assert decide(NEAR, {"a": a, "b": b}) == "open: within the noise"  # 2 < 3.18 x 1.73; seed by seed -1, surely
+    wide = Claim("a is b, to 6 points", "here", lambda v: 6 - abs(v["a"] - v["b"]))
+    assert decide(wide, {"a": a, "b": b}) == "holds"
+    best = Claim("the best of three is above b", "here", lambda v: max(v[name] for name in "acd") - v["b"])
+    alike = {name: seeds(*(80 + 3 * ((at * k + at) % 5 - 2) for at in range(5))) for k, name in enumerate("abcd")}
+    assert {value.mean for value in alike.values()} == {80.0}
+    assert decide(best, alike) == "open: within the noise"
+
+
+def test_each_inequality_is_judged_by_the_seeds_of_its_own_rows():
+    """a is above b seed by seed; that c has other seeds, or one, is no reason to forget that."""
+    a, b = seeds(51, 62, 73, 82, 92), seeds(50, 60, 70, 80, 90)
+    both = Claim("a is above b, and c", "here", lambda v: (v["a"] - v["b"], v["a"] - v["c"]))
+    for c in (seeds(40.0), seeds(*[40.0] * 30), values(c=40.0)["c"]):
+        assert decide(both, {"a": a, "b": b, "c": c}) == "holds"
+    assert decide(both, {"a": b, "b": a, "c": Value()}) == "fails"  # whatever c will be
+    assert decide(both, {"a": a, "b": b, "c": Value()}) == "not measured"
+
+
 def test_where_most_seeds_of_a_row_are_its_own_all_of_them_count():
     """Three in common, which differ by 2 +- 2.48, of seven: by their noise of 1 each, a mean of 70 is above 62."""
     b = seeds(50, 60, 70)

@@ -44,7 +44,10 @@ def test_every_figure_is_there():
                            *(f"figure5-{panel}" for panel in PANELS), "abstract",
                            *(f"figure6-{panel}" for panel in PANELS)]
     assert all(item.seeds == 5 for item in ITEMS.values() if item.name != "figure1")
-    assert {each.measure for item in ITEMS.values() for each in item.rows if each.recipes} == {"mean_last_10"}
+    measures = {each.measure for item in ITEMS.values() for each in item.rows if each.recipes}
+    assert measures == {"mean_last_10", "swing_last_10"}
+    assert [each.name for each in ITEMS["figure3"].rows if each.measure == "swing_last_10"] == [
+        "alpha=100, C=0.05, swing", "alpha=0, C=0.05, swing"]
 
 
 def test_printed_numbers():
@@ -140,9 +143,10 @@ def test_the_short_item_is_the_beginning_of_figures_2_and_3():
         assert rates(each.recipes) == [(0.01, 0)]
     assert _whole(row(item, "E=1, C=0.4, alpha=0.1")) == row(figure3, "alpha=0.1, C=0.4").recipes[0]
     says = [claim.says for claim in item.claims]
-    assert says == [claim.says for claim in (*figure2.claims[:3], *figure3.claims)]  # so that each finds its own
+    assert says[:3] == [claim.says for claim in figure2.claims[:3]]  # so that each finds its own
     assert "E = 5" in figure2.claims[3].says  # two cells cannot refute it
-    assert {each.stand_in.item().address for each in (figure2, figure3)} == {item.address}
+    assert figure2.stand_in.item().address == item.address
+    assert figure3.stand_in is None  # what happens within 10,000 rounds is not to be seen after 2,000
 
 
 def _whole(row):
@@ -234,7 +238,7 @@ def test_claims_of_figure_5():
     ours |= {f"FedAvgM, alpha={alpha:g}": 76.9 for alpha in ALPHAS}
     assert decisions(QUOTED, ours) == [True, True, True]
     assert decisions(QUOTED, {**ours, "FedAvgM, alpha=0.5": 73.0}) == [False, False, True]
-    assert decisions(QUOTED, {**ours, "FedAvg, alpha=0": 40.0}) == [True, True, False]
+    assert decisions(QUOTED, {**ours, "FedAvg, alpha=0": 45.0}) == [True, True, False]
     del ours["FedAvgM, alpha=0.05"]
     assert decisions(QUOTED, ours) == [None, None, True]
 
@@ -242,9 +246,11 @@ def test_claims_of_figure_5():
 def test_claims_of_figures_3_4_and_6():
     curves = {f"alpha={alpha}, C={fraction}": 40.0 + 10 * (fraction == "0.4") for alpha in ("0.1", "0")
               for fraction in ("0.05", "0.4")}
-    assert decisions(ITEMS["figure3"], curves) == [True]
-    assert decisions(ITEMS["figure3"], {**curves, "alpha=0, C=0.05": 60.0}) == [False]
-    assert decisions(ITEMS["figure3"], {"alpha=0.1, C=0.05": 40.0}) == [None]
+    swings = {"alpha=100, C=0.05, swing": 0.3, "alpha=0, C=0.05, swing": 8.0}
+    assert decisions(ITEMS["figure3"], swings) == [True, True]
+    assert decisions(ITEMS["figure3"], {**swings, "alpha=0, C=0.05, swing": 1.0}) == [True, False]
+    assert decisions(ITEMS["figure3"], {**swings, "alpha=100, C=0.05, swing": 9.0}) == [False, True]
+    assert decisions(ITEMS["figure3"], curves) == [None, None]
     short = {f"E=1, C={fraction}, alpha={alpha}": curves[f"alpha={alpha}, C={fraction}"]
              for alpha in ("0.1", "0") for fraction in ("0.05", "0.4")}
     assert decisions(ITEMS["short"], short)[-1] is True

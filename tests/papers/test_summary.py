@@ -53,6 +53,17 @@ def test_the_best_of_several_recipes(toy, put, tmp_path):
     assert value.best == row.recipes[1]
 
 
+def test_one_lucky_seed_is_not_the_best_of_several_recipes(toy, put, tmp_path):
+    row = toy[1].rows[1]
+    for recipe, accuracies in zip(row.recipes, ([0.6] * 5, [0.7], [0.2] * 3), strict=True):
+        for seed, accuracy in enumerate(accuracies):
+            put(recipe, seed, accuracy)
+    value = value_of(row, Results(tmp_path), "toy2020")
+    assert (value.mean, value.n, value.best) == (pytest.approx(60), 5, row.recipes[0])
+    put(row.recipes[0], 5, None)  # one of six diverged
+    assert value_of(row, Results(tmp_path), "toy2020").best == row.recipes[2]
+
+
 def test_a_reduction_is_taken_seed_by_seed(toy, put, tmp_path):
     row = toy[0].rows[2]
     put(row.recipes[0], 0, 0.40)

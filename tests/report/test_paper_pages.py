@@ -71,6 +71,11 @@ def test_a_claim_about_a_run_that_diverged_stays_open(measured: Measured, tmp_pa
     assert "| Skew costs accuracy | section 1 | open: runs diverged or ended at chance (wild) |" in page
     assert "| one class each | 1 diverged |" in page
     assert "By variant" not in page
+    (recipe,) = wild.rows[1].recipes
+    two = replace(wild.rows[1], recipes=(recipe, recipe.with_setting("sgd.lr", 2)))
+    partly = replace(wild, rows=(wild.rows[0], two))
+    write_pages(tmp_path / "results", tmp_path / "docs", {PAPER: [partly]})
+    assert "| one class each | not measured |" in (tmp_path / "docs" / "papers" / f"{PAPER}.md").read_text()
     calm = replace(wild, stand_in=StandIn("calm", lambda recipe: recipe.with_setting("sgd.lr", 0.3)))
     reproduce([replace(learning, name="calm")], results, seeds=2, work=tmp_path / "work", engine="vectorised")
     write_pages(tmp_path / "results", tmp_path / "docs", {PAPER: [calm]})

@@ -13,6 +13,7 @@ from functools import partial
 from askew.papers.measure import LAST, SETTLED, Columns, Measure, known
 
 MOST_ARCHETYPES = 10
+FIRST_CLONING = 5  # round
 CAP = 300  # rounds after which fedcd2020 stopped FedAvg (table 1)
 Accuracies = Sequence[Sequence[float]]  # evaluation -> accuracy of each archetype
 
@@ -85,12 +86,11 @@ def saving(columns: Columns) -> float | None:
 
 
 def models_in_both_halves(columns: Columns) -> float | None:
-    """How many models are, in the last round, preferred in both halves of the archetypes; 0: the halves are apart."""
-    rows = known_lists(columns, "group_choice")
-    if not rows:
-        return None
-    half = len(rows[-1]) // 2
-    return float(len(set(rows[-1][:half]) & set(rows[-1][half:])))
+    """How many models are preferred in both halves of the archetypes, in the round after the first cloning in which
+    most are; 0: the halves are apart from then on."""
+    rows = [row for r, row in zip(columns["round"], columns.get("group_choice", ()), strict=False)
+            if row is not None and r > FIRST_CLONING]
+    return max((float(len(set(row[: len(row) // 2]) & set(row[len(row) // 2:]))) for row in rows), default=None)
 
 
 def models_preferred(columns: Columns) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from askew.papers.item import Claim
 from askew.papers.values import Value
@@ -13,8 +13,17 @@ from askew.papers.verdict import SURE
 
 Decision = Literal["holds", "fails", "open: within the noise", "open: runs diverged or ended at chance", "not measured"]
 LOST: Decision = "open: runs diverged or ended at chance"
-PAIRED = 3  # seeds that all rows of a claim have, from which on its margins are taken seed by seed
+PAIRED = 3  # seeds that all rows of an inequality have, from which on it is judged seed by seed
+FAR = 1e6  # from any value of ours
 BY_CHANCE = 1 - statistics.NormalDist().cdf(SURE)  # how often a value is off by more than twice its noise to one side
+
+
+class Margin(NamedTuple):
+    """By how much an inequality is met, how far that may be off, and the degrees of freedom of that; None: known."""
+
+    value: float
+    spread: float
+    freedom: int | None
 
 
 def decide(claim: Claim, values: Mapping[str, Value]) -> Decision:
@@ -24,11 +33,12 @@ def decide(claim: Claim, values: Mapping[str, Value]) -> Decision:
     many is missed by chance sooner than a single one: of m, each has to be missed by so much that chance does it in an
     m-th of the cases (Bonferroni). Those that are met need no such care: they have to be met all together.
 
-    Where all rows that it asks for have three seeds or more in common, and each at least half of its own, its margins
-    are taken seed by seed, and their mean is judged by its 95% t interval: runs of one seed share clients, first
-    weights and test images, so that their differences scatter less than they do. Else an inequality's noise is what its
-    margin changes by when one value after another is moved by its own noise, root of the sum of squares: a margin a - b
-    of values with noise 3 and 4 has 5.
+    Where all rows that an inequality hangs on have three seeds or more in common, and each at least half of its own,
+    its noise is how far it moves when one of these seeds is left out (the jackknife: of a difference, the standard
+    error of the mean difference), with Student's t for so few: runs of one seed share clients, first weights and test
+    images, so that their differences scatter less than they do. Else an inequality's noise is what its margin changes
+    by when one value after another is moved by its own noise, root of the sum of squares: a margin a - b of values with
+    noise 3 and 4 has 5.
 
     Args:
         claim: its inequalities.
@@ -36,17 +46,15 @@ def decide(claim: Claim, values: Mapping[str, Value]) -> Decision:
     """
     ours, noise = _evidence(claim, values)
     missing = missing_rows(claim, ours)
-    seeds = _seeds_in_common(claim, values) if not missing else []
-    margins = _seed_by_seed(claim, ours, values, seeds) if seeds else _margins(claim, ours, noise, missing)
-    freedom = len(seeds) - 1 if seeds else None
-    of_all = quantile(BY_CHANCE / len(claim.met_by({**ours, **dict.fromkeys(missing, 0.0)})), freedom)
-    if any(margin < -of_all * spread for margin, spread in margins):
+    of_all = BY_CHANCE / len(claim.met_by({**ours, **dict.fromkeys(missing, 0.0)}))
+    margins = _margins(claim, ours, noise, values, missing)
+    if any(margin.value < -quantile(of_all, margin.freedom) * margin.spread for margin in margins):
         return "fails"
     if missing:
         lost = all(values.get(name, Value()).measured for name in missing)
         return LOST if lost else "not measured"
-    sure = quantile(BY_CHANCE, freedom)
-    return "holds" if all(margin > sure * spread for margin, spread in margins) else "open: within the noise"
+    met = all(margin.value > quantile(BY_CHANCE, margin.freedom) * margin.spread for margin in margins)
+    return "holds" if met else "open: within the noise"
 
 
 def asks_for_lost(claim: Claim, values: Mapping[str, Value]) -> bool:
@@ -65,21 +73,60 @@ def _evidence(claim: Claim, values: Mapping[str, Value]) -> tuple[dict[str, floa
     return ours, noise
 
 
-def _seeds_in_common(claim: Claim, values: Mapping[str, Value]) -> list[int]:
-    """The seeds of all rows that a claim asks for; none where they are few, or fewer than half of a row's."""
-    of_rows = [values[name].by_seed.keys() for name in missing_rows(claim, {}) if values[name].counts]
-    seeds = sorted(set.intersection(*map(set, of_rows))) if of_rows else []
-    enough = len(seeds) >= max(PAIRED, max(map(len, of_rows), default=0) / 2)
-    return seeds if enough else []
+def _margins(claim: Claim, ours: Mapping[str, float], noise: Mapping[str, float], values: Mapping[str, Value],
+             missing: Sequence[str]) -> list[Margin]:
+    """Of each inequality that asks for no missing row."""
+    # Two sets of values that no difference, ratio or largest value of some of them has in common
+    low, high = ({**ours, **{name: start + step * at for at, name in enumerate(missing)}}
+                 for start, step in ((-1e4, 7.7), (2e4, 31.1)))
+    margins, others = claim.met_by(low), claim.met_by(high)
+    known = [at for at, margin in enumerate(margins) if margin == others[at]]
+    by_noise, rows = _noise(claim, low, noise, margins), _rows(claim, low, margins)
+    by_seed = {name: values[name].by_seed for name in ours if values[name].counts}
+    paired: dict[tuple[int, ...], list[Margin]] = {}
+    result = []
+    for at in known:
+        seeds = _seeds_in_common([by_seed[name] for name in rows[at] if name in by_seed])
+        if seeds and seeds not in paired:
+            paired[seeds] = _by_jackknife(claim, low, by_seed, seeds)
+        result.append(paired[seeds][at] if seeds else Margin(margins[at], by_noise[at], None))
+    return result
 
 
-def _seed_by_seed(claim: Claim, ours: Mapping[str, float], values: Mapping[str, Value],
-                  seeds: Sequence[int]) -> list[tuple[float, float]]:
-    """Each inequality's mean margin over some seeds, and its standard error."""
-    of_row = {name: values[name].by_seed for name in missing_rows(claim, {}) if values[name].counts}
-    margins = zip(*(claim.met_by({**ours, **{name: by_seed[seed] for name, by_seed in of_row.items()}})
-                    for seed in seeds), strict=True)
-    return [(statistics.fmean(each), statistics.stdev(each) / math.sqrt(len(seeds))) for each in margins]
+def _rows(claim: Claim, ours: Mapping[str, float], margins: Sequence[float]) -> list[list[str]]:
+    """The rows that each inequality hangs on: far up or far down, they move it."""
+    result: list[list[str]] = [[] for _ in margins]
+    for name in missing_rows(claim, {}):
+        ways = [claim.met_by({**ours, name: ours[name] + shift}) for shift in (FAR, -FAR)]
+        for at, margin in enumerate(margins):
+            if any(way[at] != margin for way in ways):
+                result[at].append(name)
+    return result
+
+
+def _seeds_in_common(rows: Sequence[Mapping[int, float]]) -> tuple[int, ...]:
+    """None where they are few, or fewer than half of a row's."""
+    seeds = sorted(set.intersection(*map(set, rows))) if rows else []
+    return tuple(seeds) if len(seeds) >= max(PAIRED, max(map(len, rows), default=0) / 2) else ()
+
+
+def _by_jackknife(claim: Claim, ours: Mapping[str, float], by_seed: Mapping[str, Mapping[int, float]],
+                  seeds: Sequence[int]) -> list[Margin]:
+    """Of the means over some seeds; not the mean of each seed's margins, which is off where these are no straight
+    lines: the mean of |a - b| is above 0 for equal a and b."""
+    having = {name: each for name, each in by_seed.items() if each.keys() >= set(seeds)}
+
+    def of(kept: Sequence[int]) -> tuple[float, ...]:
+        return claim.met_by({**ours, **{name: statistics.fmean(each[seed] for seed in kept)
+                                        for name, each in having.items()}})
+
+    number, whole = len(seeds), of(seeds)
+    squares = [0.0] * len(whole)
+    for out in seeds:
+        for at, margin in enumerate(of([seed for seed in seeds if seed != out])):
+            squares[at] += (margin - whole[at]) ** 2  # from the whole's: at the bend of |a - b|, all lie on one side
+    return [Margin(margin, math.sqrt((number - 1) / number * square), number - 1)
+            for margin, square in zip(whole, squares, strict=True)]
 
 
 def quantile(above: float, freedom: int | None = None) -> float:
@@ -117,23 +164,6 @@ def missing_rows(claim: Claim, values: Mapping[str, float]) -> list[str]:
             missing.append(str(row.args[0]))
         else:
             return missing
-
-
-def _margins(claim: Claim, ours: Mapping[str, float], noise: Mapping[str, float],
-             missing: Sequence[str]) -> list[tuple[float, float]]:
-    """Margin and noise of each inequality that asks for no missing row."""
-    if not missing:
-        margins = claim.met_by(ours)
-        return list(zip(margins, _noise(claim, ours, noise, margins), strict=True))
-    # Two sets of values that no difference, ratio or largest value of some of them has in common
-    low, high = ({**ours, **{name: start + step * at for at, name in enumerate(missing)}}
-                 for start, step in ((-1e4, 7.7), (2e4, 31.1)))
-    margins, others = claim.met_by(low), claim.met_by(high)
-    known = [at for at, margin in enumerate(margins) if margin == others[at]]
-    if all(margins[at] >= 0 for at in known):  # none can fail the claim, whatever its noise
-        return [(margins[at], 0.0) for at in known]
-    each = _noise(claim, low, noise, margins)
-    return [(margins[at], each[at]) for at in known]
 
 
 def _noise(claim: Claim, ours: Mapping[str, float], noise: Mapping[str, float],

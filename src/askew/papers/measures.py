@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
@@ -41,11 +42,18 @@ def rounds_to_converge(columns: Columns) -> float | None:
     return float(seen[at][0] if at < len(seen) - LAST else seen[-1][0])
 
 
+def swing_last_10(columns: Columns) -> float | None:
+    """The standard deviation of the last ten evaluations' accuracies, in points."""
+    last = known(columns, "accuracy")[-LAST:]
+    return 100 * statistics.stdev(last) if len(last) == LAST else None
+
+
 _ACCURACIES = partial(known, key="accuracy")
 MEASURES: Mapping[str, Measure] = {
     "final_accuracy": Measure(final_accuracy, accuracies=_ACCURACIES),
     "best_accuracy": Measure(best_accuracy, accuracies=_ACCURACIES),
     "mean_last_10": Measure(mean_last_10, accuracies=_ACCURACIES, averaged=True),
+    "swing_last_10": Measure(swing_last_10, "points", lower_is_better=True),
     "rounds_to_converge": Measure(rounds_to_converge, "rounds", lower_is_better=True),
     **OF_ARCHETYPES,
 }
@@ -59,8 +67,8 @@ def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-# FedCD's devices delete down to two models: that is what each has at the end, in all stored runs.
-FIXED = {"last most_kept_by_a_device"}
+# FedCD's devices delete down to two models and clone these: all stored runs have four at most, two at the end.
+FIXED = {"highest kept_models", "last most_kept_by_a_device"}
 # `first weight_divergence`: one of these of any key of the records.
 OF_KEY: dict[str, Callable[[Sequence[float]], float | None]] = {
     "first": lambda values: values[0] if values else None,

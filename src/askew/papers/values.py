@@ -83,10 +83,12 @@ def value_of(row: Row, results: Results, paper: str) -> Value:
         return Value(diverged=diverged, measured=diverged > 0, lost=diverged)
     values = list(by_seed.values())
     several = len(values) > 1
+    of_one = math.hypot(*(side.of_one for side in tuned))
     of_test_set = math.hypot(*(side.of_test_set for side in tuned))
+    few = 0.0 if measure(row.measure).accuracies else of_one
     return Value(statistics.fmean(values), statistics.stdev(values) if several else None, len(values), diverged, True,
                  tuned[0].recipe,
-                 noise.of_seeds(values, of_test_set) if several else math.hypot(*(side.of_one for side in tuned)),
+                 noise.of_seeds(values, of_test_set, few) if several else of_one,
                  sum(side.lost for side in tuned), by_seed)
 
 
@@ -99,8 +101,11 @@ def _reduction(sides: Sequence[_Tuned]) -> dict[int, float]:
 
 
 def _best(recipes: Sequence[Recipe], number: Measure, results: Results, paper: str) -> _Tuned | None:
-    """Of the recipes with the fewest lost runs the one with the best mean over seeds; None where all runs diverged."""
-    candidates: list[tuple[int, float, _Tuned]] = []
+    """Of the recipes with the fewest lost runs the one with the best mean over seeds; None where all runs diverged.
+
+    One that has fewer than half as many seeds as another was given up after these, and its luck does not count.
+    """
+    candidates: list[tuple[float, float, _Tuned]] = []
     for recipe in recipes:
         runs = results.seeds(paper, recipe)
         measured = [(run, number(run.records)) for run in runs if run.finished]
@@ -109,9 +114,11 @@ def _best(recipes: Sequence[Recipe], number: Measure, results: Results, paper: s
             continue
         at_chance = sum(noise.at_chance(number, value) for value in values.values())
         lost = sum(run.diverged is not None for run in runs) + at_chance
-        mean = statistics.fmean(values.values())
+        share, mean = lost / sum(run.done for run in runs), statistics.fmean(values.values())
         of_one = max(noise.of_one_run(number, recipe, value, run.records)
                      for run, value in measured if value is not None)
         side = _Tuned(recipe, values, of_one, noise.of_test_set(number, recipe, mean), lost)
-        candidates.append((lost, mean if number.lower_is_better else -mean, side))
-    return min(candidates, key=lambda entry: entry[:2])[2] if candidates else None
+        candidates.append((share, mean if number.lower_is_better else -mean, side))
+    most = max((len(side.values) for *_, side in candidates), default=0)
+    taken = [entry for entry in candidates if 2 * len(entry[2].values) >= most]
+    return min(taken, key=lambda entry: entry[:2])[2] if taken else None

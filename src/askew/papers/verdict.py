@@ -8,17 +8,18 @@ but stands as in the paper to all of those rows, at least two: of two rows one i
 rows apart that have the same unit, measure and data set and differ by more than that tolerance and its own spread; two
 of ours stand as in the paper if they differ the same way, by a quarter of the paper's gap or more and by more than
 twice their noise. What is near without this, or whose distance its noise could explain, is *open*; the rest *differs*,
-and so does every row of which a run diverged or ended at chance (12% or less of ten classes): it keeps no order and
-decides no claim. A claim is a set of inequalities between our numbers: it holds if each is met by more than twice its
-noise, fails if one is missed by more than that (one of m by so much that chance does it in an m-th of the cases),
-whatever else is not measured yet, and is open otherwise; where all its rows have three seeds or more in common, and
-each at least half of its own, the inequalities are taken seed by seed, and Student's t tells by how many standard
-errors of their mean. Where a run that it asks for diverged or ended at chance, or where the paper's grid takes more
-than could be trained, another set-up that stands in for the paper's may decide it, which is then said; for a claim
-about which settings work, a run that diverged is one that does not. Noise is the standard error over seeds; of one seed
-it is the swing of its last ten evaluations; that of an accuracy is at least sqrt(p (100 - p) / test examples), 0.1
-points at 99% of 10,000 images and 0.5 at 50%, and that of another number from one seed is 13%: what results with
-several seeds show. What a method's own rules bring about in every run has none.
+and so does every row of which a run diverged, and every accuracy at chance (12% or less of ten classes): it keeps no
+order and decides no claim. A claim is a set of inequalities between our numbers: it holds if each is met by more than
+twice its noise, fails if one is missed by more than that (one of m by so much that chance does it in an m-th of the
+cases), whatever else is not measured yet, and is open otherwise; where all rows of an inequality have three seeds or
+more in common, and each at least half of its own, its noise is how far it moves when one of these seeds is left out,
+and Student's t tells by how many times that. Where a run that it asks for diverged or ended at chance, or where the
+paper's grid takes more than could be trained, another set-up that stands in for the paper's may decide it, which is
+then said; for a claim about which settings work, a run that diverged is one that does not. Noise is the standard error
+over seeds; of one seed it is the swing of its last ten evaluations; that of an accuracy is at least sqrt(p (100 - p) /
+test examples), 0.1 points at 99% of 10,000 images and 0.5 at 50%, and that of another number from one seed is 25%, the
+ninth tenth of what results with several seeds show; fewer than five seeds have at least their share of it. What a
+method's own rules bring about in every run has none.
 
 Reduced versions are never within: they only show whether the ordering is seen. Rows without a printed number, and rows
 that are not measured, have no verdict.

@@ -150,6 +150,8 @@ def _item(s: ItemSummary, stored: Results, figure: Path | None, remark: str | No
         parts.append(remark)
     elif any(row.verdict == "differs" for row in s.rows):
         parts.append("Why these numbers differ has not been found out.")
+    elif any(judged.decision == "fails" for judged in s.claims):
+        parts.append("Why the claim fails has not been found out.")
     if s.item.notes:
         parts.append(f"*Notes.* {s.item.notes}")
     if s.needs:
@@ -159,7 +161,7 @@ def _item(s: ItemSummary, stored: Results, figure: Path | None, remark: str | No
 
 def _rows(rows: Sequence[RowSummary]) -> str:
     """Paper and verdict have columns only where the paper prints a number; many rows without one are only counted."""
-    empty = [row for row in rows if row.paper is None and row.ours.mean is None and not row.ours.diverged]
+    empty = [row for row in rows if row.paper is None and row.ours.mean is None and not row.ours.measured]
     left_out = f"{len(empty)} of {len(rows)} rows are not measured yet." if len(empty) > MOST_EMPTY else ""
     if left_out:
         rows = [row for row in rows if row not in empty]
@@ -187,9 +189,11 @@ def _printed(row: RowSummary, unit: str) -> str:
 
 
 def _ours(row: RowSummary, unit: str) -> str:
+    if not row.ours.measured:  # of several recipes, some may have diverged
+        return "not measured"
     diverged = f"{row.ours.diverged} diverged" if row.ours.diverged else "at chance" if row.ours.lost else ""
     if row.ours.mean is None:
-        return diverged or "not measured"
+        return diverged
     spread = "" if row.ours.spread is None else f" ± {_number(row.ours.spread, row.unit)}"
     return f"{_number(row.ours.mean, row.unit)}{spread}{unit}" + (f" ({diverged})" if diverged else "")
 

@@ -165,11 +165,12 @@ def _bits(name: str, title: str, base: Recipe, others: Mapping[str, Recipe], not
 def _preferences() -> Item:
     recipe = fedcd(BASE)
     rows = [Row("models that some archetype prefers", (recipe,), "models_preferred"),
-            Row("models preferred in both meta-archetypes", (recipe,), "models_in_both_halves")]
+            Row("models preferred in both meta-archetypes after round 5", (recipe,), "models_in_both_halves")]
     return _item("figure7", "The model that each archetype prefers", rows,
                  Plot("preferences", y_label="archetype", y=("group_choice",)),
-                 (Claim("The two meta-archetypes part: no model is preferred in both", "section 3.5, figure 7",
-                        lambda v: 0.5 - v["models preferred in both meta-archetypes"]),),
+                 (Claim("After the first cloning, at round 5, the meta-archetypes part: no model is preferred in both",
+                        "section 3.5, figure 7",
+                        lambda v: 0.5 - v["models preferred in both meta-archetypes after round 5"]),),
                  "The model that most of an archetype's three devices score highest.")
 
 

@@ -7,7 +7,7 @@ References:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, partial
 
 from askew.core.recipe import Recipe
@@ -150,7 +150,7 @@ def _claims_of_figure2(alphas: Sequence[float], epochs: Sequence[int]) -> tuple[
         Claim("More clients in a round bring diminishing returns: C from 0.05 to 0.1 gains more than from 0.2 to 0.4",
               where, lambda ours: sum(gain(ours, alpha, 0.05, 0.1) - gain(ours, alpha, 0.2, 0.4) for alpha in alphas)),
         Claim("More clients in a round gain least where clients are alike: "
-              "less at alpha 100 than at any alpha of 0.2 or below", where,
+              "less at alpha 100 than at any that is tried of 0.2 or below", where,
               lambda ours: min(gain(ours, alpha, 0.05, 0.4) for alpha in skewed) - gain(ours, 100.0, 0.05, 0.4)))
 
 
@@ -168,17 +168,6 @@ def _figure2() -> Item:
                 stand_in=StandIn("short", item=_short))
 
 
-def _struggles(name: Callable[[float, float], str]) -> Claim:
-    """Figure 3's claim.
-
-    Args:
-        name: C, alpha -> row.
-    """
-    return Claim("With few clients in a round FedAvg struggles to converge on non-identical data: "
-                 "C = 0.05 ends below C = 0.4", "section 4.1, figure 3",
-                 lambda ours: [ours[name(0.4, alpha)] - ours[name(0.05, alpha)] for alpha in (0.1, 0.0)])
-
-
 def _figure3() -> Item:
     alphas = (100.0, 1.0, 0.1, 0.0)
 
@@ -190,12 +179,22 @@ def _figure3() -> Item:
     # The tutorial's 86% come with a decaying rate, a moving average of the weights and 350
     # epochs or more; ours is plain SGD.
     pooled = recipe(100.0, 1.0, 1, 0.1).replace(population="pooled()", batch_size=128, rounds=350, evaluate_every=5)
-    rows = (*rows, Row("centralised", (pooled, pooled.with_setting("sgd.lr", 0.03)), END))
+    swings = {alpha: f"{name(0.05, alpha)}, swing" for alpha in (100.0, 0.0)}
+    rows = (*rows, Row("centralised", (pooled, pooled.with_setting("sgd.lr", 0.03)), END),
+            *(Row(row, (recipe(alpha, 0.05, 1, FIXED_RATE),), "swing_last_10") for alpha, row in swings.items()))
+    where = "section 4.1, figure 3"
+    claims = (
+        Claim("Training is more volatile where clients differ: at C = 0.05 accuracy swings more at alpha 0 than at "
+              "alpha 100", where, lambda ours: ours[swings[0.0]] - ours[swings[100.0]]),
+        Claim("With few clients in a round FedAvg struggles to converge within 10,000 rounds: at C = 0.05 and alpha 0 "
+              "its last evaluations swing by more than 2 points", where, lambda ours: ours[swings[0.0]] - 2))
     return Item("hsu2019", "figure3", "FedAvg's learning curves at a fixed rate, E = 1", rows, quick,
-                tuple(row.name for row in rows if "C=0.4" not in row.name), plot=Plot("curves"),
-                claims=(_struggles(name),), seeds=5, stand_in=StandIn("short", item=_short),
-                notes=f"{NOTES} Which alpha, C and rates are shown is not printed; these are ours (rate {FIXED_RATE}). "
-                      "A round of centralised training is an epoch, in batches of 128.")
+                tuple(row.name for row in rows if "C=0.4" not in row.name and row.measure == END),
+                plot=Plot("curves"), claims=claims, seeds=5,
+                notes=f"{NOTES} A swing is the standard deviation of the last ten evaluations; the paper speaks of the "
+                      "training error, ours is on the test set. Which alpha, C and rates are shown is not printed; "
+                      f"these are ours (rate {FIXED_RATE}). A round of centralised training is an epoch, in batches of "
+                      "128.")
 
 
 def _short() -> Item:
@@ -213,7 +212,10 @@ def _short() -> Item:
     return Item("hsu2019", "short", "Figures 2 and 3 after 2,000 of the 10,000 rounds, at one rate", rows, quick,
                 tuple(_cell(1, 0.05, alpha) for alpha in SHORT_ALPHAS), plot=OVER_ALPHA, seeds=5, variant=True,
                 claims=(*_claims_of_figure2(SHORT_ALPHAS, (1,)),
-                        _struggles(lambda fraction, alpha: _cell(1, fraction, alpha))),
+                        Claim("With few clients in a round FedAvg is slower on non-identical data: C = 0.05 is below "
+                              "C = 0.4", "section 4.1, figure 3",
+                              lambda ours: [ours[_cell(1, 0.4, alpha)] - ours[_cell(1, 0.05, alpha)]
+                                            for alpha in (0.1, 0.0)])),
                 notes=f"{NOTES} A rate of {FIXED_RATE}, figure 3's, instead of the best of eight; four values of alpha "
                       "instead of eight; five local epochs at C = 0.05 and two values of alpha only, where they have "
                       "done five times the steps. The value is the mean of the last ten evaluations, here "
@@ -256,8 +258,8 @@ def _figure5(fraction: float, epochs: int) -> Item:
               lambda ours: [ours[f"FedAvgM, alpha={alpha:g}"] - ours[f"FedAvg, alpha={alpha:g}"] for alpha in ALPHAS]),
         Claim("FedAvgM stays above 75% at every alpha (C = 0.05, E = 1)", where,
               lambda ours: [ours[f"FedAvgM, alpha={alpha:g}"] - 75 for alpha in ALPHAS]),
-        Claim("FedAvg falls rapidly, to less than half of its accuracy on identical clients (C = 0.05, E = 1)", where,
-              lambda ours: ours["FedAvg, alpha=100"] / 2 - ours["FedAvg, alpha=0"]))
+        Claim("FedAvg falls rapidly, in the paper to around 35%: by more than 30 points (C = 0.05, E = 1)", where,
+              lambda ours: ours["FedAvg, alpha=100"] - ours["FedAvg, alpha=0"] - 30))
     partly = (" FedAvg at two rates and FedAvgM at two pairs of momentum and rate (at the ends of the axis three, and "
               "four at alpha 0), not at the paper's full grid: those around the best ones at the ends.")
     return Item("hsu2019", f"figure5-c{fraction:g}-e{epochs}",

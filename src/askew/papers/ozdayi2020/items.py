@@ -211,11 +211,11 @@ def _nearest() -> Item:
                   "of the rounds instead of on a plateau (the plateau rule, on the agents' training loss, never "
                   "lowered a rate in a run that learnt): of twelve set-ups that were tried with one seed each "
                   "(`results/bench/ozdayi-setups.json`) one of the two that come nearest to table 1, and the steadier "
-                  "(item `nearest-0.05` is the other). Momentum at the server is the running average of section 3.3's "
-                  "text, v <- beta v + (1 - beta) u: as eq. (2) prints it, without the second factor, a beta of 0.9 "
-                  "ends at chance on top of the agents' own momentum (`nearest-0.05`). The set-up was chosen by its "
-                  "accuracies on the test images, so that its baselines are no evidence for it; the order of the "
-                  "remedies under it is.")
+                  "(item `nearest-0.05` is the other); there its agents did not keep their momentum. Momentum at the "
+                  "server is the running average of section 3.3's text, v <- beta v + (1 - beta) u: as eq. (2) prints "
+                  "it, without the second factor, a beta of 0.9 ends at chance on top of the agents' own momentum "
+                  "(`nearest-0.05`). The set-up was chosen by its accuracies on the test images, so that its baselines "
+                  "are no evidence for it; the order of the remedies under it is.")
 
 
 def _nearest_0_05() -> Item:
