@@ -37,13 +37,13 @@ def traits(*pieces, model=MODEL, shared=None):
      False),
     ("sgd(lr=0.1, momentum=0.9, keep_momentum=True)", True, {"round"}, False),
     ("add_proximal(mu=0.1)", True, {"params", "start"}, False),
-    ("add_gradient_noise(std=0.1)", False, {"key"}, True),
+    ("add_gradient_noise(std=0.1)", False, ALL, True),  # it asks for sizes, to draw so many numbers
     ("clip_gradient(length=1.0)", False, set(), False),
     ("project_to_ball(radius=1.0)", False, {"params"}, False),
     ("project_to_ball(radius=1.0, centre='start')", False, {"params", "start"}, False),
     ("quantize(bits=8)", True, {"start"}, False),
     ("quantize(bits=8, what='update')", True, set(), False),
-    ("quantize_at_random(bits=8)", True, {"start", "key"}, False),  # at the end, not at every step
+    ("quantize_at_random(bits=8)", True, ALL, False),  # it draws at the end, not at every step
 ])
 def test_the_pieces_of_askew(call, elementwise, reads, draws):
     got = traits(call)
@@ -77,8 +77,7 @@ def test_a_chain_acts_by_coordinates_where_all_its_pieces_do():
     assert traits("add_proximal(0.1)", "sgd(0.1, momentum=0.9)").elementwise
     for pieces in (["clip_gradient(1.0)", "sgd(0.1)"], ["sgd(0.1)", "project_to_ball(1.0)"]):
         assert not traits(*pieces).elementwise
-    assert (traits("add_proximal(0.1)", "sgd(decay(0.1, 0.9))", "quantize_at_random(8)").reads
-            == {"params", "start", "round", "key"})
+    assert traits("add_proximal(0.1)", "sgd(decay(0.1, 0.9))", "quantize(8)").reads == {"params", "start", "round"}
     assert traits("sgd(0.1)", "quantize_at_random(8)").elementwise
 
 

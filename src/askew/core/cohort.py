@@ -16,7 +16,7 @@ from torch import Tensor
 from askew.core.compat import foreach_div, is_batched, tree_map
 from askew.core.errors import AskewError
 from askew.core.statistic import Senders, Statistic
-from askew.core.tensors import Params, Tree
+from askew.core.tensors import Params, Tree, apart, places_in
 
 _BLOCK = 4096
 LONGEST = 1.8e19  # an update whose square is beyond float32 has diverged
@@ -88,8 +88,10 @@ class Cohort:
                 part = torch.mm(row if u.dtype == torch.float32 else weights[None].to(u.dtype),
                                 u.reshape(len(u), -1)).view(like.shape)
                 self._sum[name] = self._sum[name].double().add_(part) if name in self._sum else part
+        places = places_in(message) if self._totals else set()
         for statistic, gathered in self._totals.items():
-            self._totals[statistic] = statistic.add(gathered, message, senders)
+            # What of the message it holds is copied: an engine uses the memory of a chunk again.
+            self._totals[statistic] = apart(statistic.add(gathered, message, senders), places)
         for name, total in self._buffers.items():
             self._buffers[name] = total + torch.tensordot(weights, buffers[name].to(torch.float64), dims=1)
         self._squares.append(squared_lengths(updates) if squares is None else squares)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from askew.core.compat import foreach_add, foreach_mul, foreach_sub, is_batched
+from askew.core.compat import foreach_add, foreach_mul, foreach_sub, is_batched, tree_leaves, tree_map
 
 Params = dict[str, Tensor]
 Tree = Any  # nested dicts and tuples of tensors, so that a checkpoint can hold it and vmap can batch it
@@ -48,6 +48,23 @@ def _one_by_one(a: Mapping[str, Tensor]) -> bool:
     """Whether many tensors cannot go in one launch: `torch.func.vmap` has no rule for that, and a
     compiler does better by itself."""
     return not a or torch.compiler.is_compiling() or any(is_batched(v) for v in a.values())
+
+
+def apart(tree: Tree, taken: Set[int]) -> Tree:
+    """The tree; with copies of what lies in memory that is about to be written over."""
+    if not any(place_of(v) in taken for v in tree_leaves(tree)):
+        return tree
+    return tree_map(lambda v: v.clone() if place_of(v) in taken else v, tree)
+
+
+def places_in(*trees: Tree) -> set[int]:
+    """The memory in which tensors lie."""
+    return {place_of(v) for tree in trees for v in tree_leaves(tree)} - {0}
+
+
+def place_of(v: Any) -> int:
+    """Where a tensor's memory begins; 0: it has none."""
+    return v.untyped_storage().data_ptr() if isinstance(v, Tensor) and not is_batched(v) else 0
 
 
 def zeros_like(params: Mapping[str, Tensor]) -> Params:

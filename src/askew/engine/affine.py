@@ -13,8 +13,12 @@ from torch import Tensor
 from askew.core.client_piece import ClientChain, ClientContext, ClientPiece, Optimiser
 from askew.core.compat import tree_leaves
 from askew.core.tensors import ModelState, Params
-from askew.engine.traits import traits_of
+from askew.engine.traits import MAKING, Operations, traits_of
 
+# Operations that, on gradient, weights and numbers, make nothing but sums and multiples, or products that show.
+_AFFINE = MAKING | {"add", "sub", "rsub", "mul", "div", "neg", "add_", "sub_", "mul_", "div_", "neg_", "_foreach_add",
+                    "_foreach_sub", "_foreach_mul", "_foreach_div", "_foreach_neg", "_foreach_add_", "_foreach_sub_",
+                    "_foreach_mul_", "_foreach_div_", "_foreach_neg_"}
 Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 
 
@@ -44,12 +48,14 @@ def coefficients(chain: ClientChain, round: int, shapes: Shapes) -> dict[str, tu
         return alone.update(g, state, ctx)[0]
 
     try:
-        with torch.no_grad():
-            ones = {name: torch.ones_like(v) for name, v in model.items()}
+        ones = {name: torch.ones_like(v) for name, v in model.items()}
+        g, w = ({name: _values(v, seed) for name, v in model.items()} for seed in (1, 2))
+        with torch.no_grad(), Operations() as done:
             of_g, of_w = update(ones, model), update(model, ones)
-            g, w = ({name: _values(v, seed) for name, v in model.items()} for seed in (1, 2))
             mixed = update(g, w)
     except Exception:  # it wants more than gradient and weights
+        return None
+    if not done.names <= _AFFINE:  # what clips or rounds may look affine on a few numbers
         return None
     result = {name: (float(of_g[name].flatten()[0]), float(of_w[name].flatten()[0]))
               for name, v in model.items() if v.numel()}

@@ -258,6 +258,8 @@ class GraphedSteps:
                 going = counts > 0
                 u = {name: torch.where(going.view(-1, *[1] * (v.ndim - 1)), v, 0.0) for name, v in u.items()}
                 new = tree_map(lambda v, old: torch.where(going.view(-1, *[1] * (v.ndim - 1)), v, old), new, state)
+            if chain.traits.aliases:
+                new = tree_map(torch.clone, new)
             for name, v in params.items():
                 v += u[name]
             for name, v in low.items():

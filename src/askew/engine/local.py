@@ -16,7 +16,7 @@ from askew.core.compat import foreach_add_
 from askew.core.dataset import Examples
 from askew.core.objective import Objective
 from askew.core.preprocess import Preprocess
-from askew.core.tensors import ModelState, Params, Tree
+from askew.core.tensors import ModelState, Params, Tree, apart, places_in
 from askew.engine.affine import coefficients
 from askew.engine.device import seed_torch
 from askew.engine.layers.dropout import dropouts, set_keys
@@ -114,8 +114,9 @@ def train_locally(module: nn.Module, model: ModelState, examples: Examples, indi
     weights = {name: p.detach() for name, p in parameters.items()}
     ctx = ClientContext(weights, model.params, round, 0, epochs * -(-len(indices) // size),
                         client, len(indices), shared or {})
+    in_place = places_in(weights)  # they change there, under the eyes of a piece that has kept them in its state
     with torch.no_grad():
-        state = chain.begin(chain.keep(model) if kept is None else kept, ctx)
+        state = apart(chain.begin(chain.keep(model) if kept is None else kept, ctx), in_place)
     losses: list[Tensor] = []
     straight = coefficients(chain, round, tuple((name, tuple(p.shape)) for name, p in parameters.items()))
     number = 0
@@ -134,6 +135,7 @@ def train_locally(module: nn.Module, model: ModelState, examples: Examples, indi
             with torch.no_grad():
                 ctx = replace(ctx, step=number, make_key=partial(rng.fold, noise, number))
                 u, state = chain.update(dict(zip(parameters, gradients, strict=True)), state, ctx)
+                state = apart(state, in_place)
                 foreach_add_(list(weights.values()), [u[name] for name in weights])
     except Exception as error:  # network, pieces and torch may raise anything: say where
         error.add_note(f"askew: client {client}, round {round + 1}, local step {number + 1} of {ctx.steps}")

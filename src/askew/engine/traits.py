@@ -12,14 +12,15 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from askew.core import rng
 from askew.core.client_piece import ClientChain, ClientContext, Message
 from askew.core.compat import TorchDispatchMode, tree_leaves, tree_map
-from askew.core.tensors import ModelState, Params, Tree
+from askew.core.tensors import ModelState, Params, Tree, place_of
 
 # Operations that make or copy tensors, whatever their shape.
-_HARMLESS = frozenset({"zeros_like", "ones_like", "full_like", "empty_like", "clone", "detach", "_to_copy",
+MAKING = frozenset({"zeros_like", "ones_like", "full_like", "empty_like", "clone", "detach", "_to_copy",
                        "lift_fresh", "alias", "copy_", "scalar_tensor"})
 _REDUCING = ("_foreach_norm", "_foreach_max")
 # Read by elementwise maths, these would have to be broadcast along the client axis.
@@ -35,17 +36,19 @@ class Traits:
         reads: what `begin`, `update` and `end` read of the context.
         draws: whether `update` draws random numbers.
         at_steps: what `update` reads of the context.
+        aliases: its state may lie in memory that engines write over: that of the weights, or of the state before.
     """
 
     elementwise: bool
     reads: frozenset[str]
     draws: bool
     at_steps: frozenset[str] = frozenset()
+    aliases: bool = False
 
 
 # Of a chain that cannot be tried on small tensors, or that branches on the round: the most careful answer.
-_CAREFUL = Traits(False, frozenset({"params", "start", "round", "step", "steps", "client", "examples", "shared",
-                                    "key"}), True)
+_EVERYTHING = frozenset({"params", "start", "round", "step", "steps", "client", "examples", "shared", "key"})
+_CAREFUL = Traits(False, _EVERYTHING, True, _EVERYTHING, True)
 
 
 def traits_of(chain: ClientChain, params: Mapping[str, Tensor], shared: Mapping[str, Tree] | None = None) -> Traits:
@@ -62,29 +65,43 @@ def traits_of(chain: ClientChain, params: Mapping[str, Tensor], shared: Mapping[
 
 def _tried(chain: ClientChain, small: Params, shared: Mapping[str, Tree]) -> Traits:
     reads: set[str] = set()
+    params, start = (tree_map(torch.clone, small) for _ in range(2))  # each in memory of its own, which shows
 
     def context() -> ClientContext:
         # Tensors as round and step: a piece that branches on their values looks at them, which shows.
-        return _Watched(dict(small), dict(small), torch.tensor(0), torch.tensor(0), 2, 0, 3, shared,
+        return _Watched(dict(params), dict(start), torch.tensor(0), torch.tensor(0), 2, 0, 3, shared,
                         lambda: rng.key(0, "traits"), reads)
 
     with torch.no_grad(), _Watch() as before:
         kept = chain.keep(ModelState(small))
-        state = chain.begin(kept, context())
+        first = chain.begin(kept, context())
     shapes = {v.shape for v in small.values()}
-    like_params = all(v.shape in shapes for v in tree_leaves(state)) and all(v.ndim for v in small.values())
+    like_params = all(v.shape in shapes for v in tree_leaves(first)) and all(v.ndim for v in small.values())
     at_begin = set(reads)
     reads.clear()
     with torch.no_grad(), _Watch() as during:
-        _, state = chain.update(dict(small), state, context())
-    at_steps = set(reads)
+        _, state = chain.update(dict(small), first, context())
+    at_steps = frozenset(reads)
     message: Message = {"update": dict(small), "buffers": {}}
     with torch.no_grad(), _Watch() as after:
         chain.end(message, state, kept, context())
     if before.looks or during.looks or after.looks:
         return _CAREFUL
-    elementwise = like_params and during.pointwise and not at_steps & _OF_ONE_CLIENT and _broadcasts(chain, small)
-    return Traits(elementwise, frozenset(at_begin | at_steps | reads), "key" in at_steps, frozenset(at_steps))
+    elementwise = (like_params and during.pointwise and not during.measures and not at_steps & _OF_ONE_CLIENT
+                   and _broadcasts(chain, small))
+    # Small tensors, or a client axis in front, may have led a piece that asks for sizes another way.
+    at_steps = _EVERYTHING if during.measures else at_steps
+    reads_all = before.measures or during.measures or after.measures
+    return Traits(elementwise, _EVERYTHING if reads_all else frozenset(at_begin | at_steps | reads),
+                  "key" in at_steps, at_steps,
+                  before.measures or during.measures or _aliases(params, first, state))
+
+
+def _aliases(params: Params, first: Tree, after: Tree) -> bool:
+    """Whether a state lies in the weights' memory, or the state after a step in another place's of the one before."""
+    weights, old, new = ([place_of(v) for v in tree_leaves(tree)] for tree in (params, first, after))
+    moved = any(where in old and (at >= len(old) or old[at] != where) for at, where in enumerate(new) if where)
+    return moved or any(where in weights for where in (*old, *new) if where)
 
 
 def _broadcasts(chain: ClientChain, small: Params) -> bool:
@@ -124,25 +141,63 @@ class _Watched(ClientContext):
         return object.__getattribute__(self, name)
 
 
-class _Watch(TorchDispatchMode):
-    """Which operations are done.
-
-    Attributes:
-        pointwise: all act on each coordinate by itself, and on tensors of one shape: with a client axis in
-            front, tensors of several shapes would not broadcast against each other.
-        looks: the value of a tensor is asked for.
-    """
+class Operations(TorchDispatchMode):
+    """Which operations are done, by name."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.pointwise, self.looks = True, False
+        self.names: set[str] = set()
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = function.overloadpacket.__name__
-        by_coordinate = torch.Tag.pointwise in function.tags or name in _HARMLESS or (
+        self.names.add(function.overloadpacket.__name__)
+        return function(*args, **(kwargs or {}))
+
+
+class _Watch(TorchFunctionMode):
+    """What is done.
+
+    Attributes:
+        pointwise: all operations act on each coordinate by itself, and on tensors of one shape: with a client axis in
+            front, tensors of several shapes would not broadcast against each other.
+        looks: the value of a tensor is asked for.
+        measures: the size of a tensor is.
+    """
+
+    SIZES = frozenset({Tensor.numel, Tensor.nelement, Tensor.size, Tensor.__len__, torch.numel,
+                       Tensor.shape.__get__})  # type: ignore[attr-defined]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pointwise, self.looks, self.measures = True, False, False
+        self._operations = _Kinds(self)
+
+    def __enter__(self) -> _Watch:
+        self._operations.__enter__()
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        self._operations.__exit__(*error)
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.measures = self.measures or function in self.SIZES
+        return function(*args, **(kwargs or {}))
+
+
+class _Kinds(TorchDispatchMode):
+    """The operations of a watch."""
+
+    def __init__(self, watch: _Watch) -> None:
+        super().__init__()
+        self.watch = watch
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name, watch = function.overloadpacket.__name__, self.watch
+        by_coordinate = torch.Tag.pointwise in function.tags or name in MAKING or (
             name.startswith("_foreach_") and name not in _REDUCING)
-        self.pointwise = self.pointwise and by_coordinate and _of_one_shape(args)
-        self.looks = self.looks or name == "_local_scalar_dense"
+        watch.pointwise = watch.pointwise and by_coordinate and _of_one_shape(args)
+        watch.looks = watch.looks or name == "_local_scalar_dense"
         return function(*args, **(kwargs or {}))
 
 

@@ -26,7 +26,7 @@ from askew.core.cohort import squared_lengths
 from askew.core.compat import BatchNorm, foreach_add_, foreach_sub_, tree_map
 from askew.core.errors import AskewError, first_line, suggest
 from askew.core.registry import numbers_of
-from askew.core.tensors import Params, Tree, add
+from askew.core.tensors import Params, Tree, add, apart, places_in
 from askew.engine.batched import local_losses
 from askew.engine.batched_chain import BatchedChain, Facts
 from askew.engine.graphed import PRECISIONS, GraphedNetwork, GraphedSteps
@@ -258,6 +258,8 @@ class Vectorised:
             chain = work.chain if isinstance(who, slice) else work.chain.of_rows(who)
             u, after = chain.update(dict(zip(params, gradients, strict=True)), before, now, start, work.round, noise, t,
                                    work.facts.of_rows(who))
+            if chain.traits.aliases:
+                after = apart(after, places_in(all_params, before))
             if isinstance(who, slice):  # in their own memory: `v[who] += u` would write every weight twice
                 foreach_add_([v[who] for v in all_params.values()], [u[name] for name in all_params])
             else:

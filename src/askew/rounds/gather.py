@@ -20,7 +20,7 @@ from askew.core.tensors import ModelState, Tree
 from askew.engine.protocol import Chunk, Job, Lane
 from askew.engine.schedule import on_device
 from askew.engine.task import Task
-from askew.rounds.mishaps import absent, spoilt
+from askew.rounds.mishaps import absent, spoilers, spoilt
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,7 @@ class Gathering:
         self.round, self.entries, self.clients, self.asked = round, entries, clients, asked
         reasons, self.measured = absent(task, round, clients)
         self.jobs = [job for job in asked if job.client not in reasons]
+        self._spoilers = spoilers(task, round, clients)  # of the whole round: an engine hands it over in parts
         self.left_out: dict[str, list[int]] = {}  # reason -> whose updates, one entry for each
         for job in asked:
             if job.client in reasons:
@@ -94,7 +95,7 @@ class Gathering:
     def add(self, chunk: Chunk) -> None:
         """Finished jobs, in any order; a guarded round holds them back (`guarded.let_in`)."""
         self._count(chunk)
-        chunk = spoilt(self.task, self.round, chunk)
+        chunk = spoilt(self.task, self._spoilers, chunk)
         if not self.task.guards:
             return self.take(chunk)
         message, losses, kept = tree_map(torch.clone, (dict(chunk.message), chunk.losses, chunk.kept))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -37,14 +37,19 @@ def absent(task: Task, round: int, clients: Sequence[int]) -> tuple[dict[int, st
     return reasons, measured
 
 
-def spoilt(task: Task, round: int, chunk: Chunk) -> Chunk:
+def spoilers(task: Task, round: int, clients: Sequence[int]) -> dict[int, frozenset[int]]:
+    """Place of an adversity that spoils messages -> whom of a round's clients it strikes."""
+    struck = {at: adversity.strikes(AdversityContext.of(task.recipe, task.population, at, round, clients))
+              for at, adversity in enumerate(task.adversities) if adversity.spoil is not None}
+    return {at: frozenset(clients[i] for i in mask.nonzero().flatten().tolist()) for at, mask in struck.items()}
+
+
+def spoilt(task: Task, struck_by: Mapping[int, frozenset[int]], chunk: Chunk) -> Chunk:
     """The chunk as it reaches the server."""
-    for at, adversity in enumerate(task.adversities):
-        if adversity.spoil is None:
-            continue
-        clients = [job.client for job in chunk.jobs]
-        struck = adversity.strikes(AdversityContext.of(task.recipe, task.population, at, round, clients))
+    for at, who in struck_by.items():
+        adversity, struck = task.adversities[at], torch.tensor([job.client in who for job in chunk.jobs])
         if struck.any():
+            assert adversity.spoil is not None, "one of the spoilers"
             good = dict(chunk.message)
             bad = adversity.spoil(tree_map(torch.clone, good))  # a copy, since `spoil` may work in place
             if _form(bad) != _form(good):

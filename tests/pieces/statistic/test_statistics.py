@@ -6,6 +6,7 @@ import torch
 from askew.core.by_hand import server_context
 from askew.core.compat import tree_leaves, tree_map
 from askew.core.statistic import Senders
+from askew.core.tensors import apart, places_in
 from askew.pieces.statistic import Everything, MeanLoss, MeanOf, MeanPerStep, SignSum
 
 EVERY = [Everything(), MeanLoss(), MeanOf("update"), MeanOf("update", "examples"), MeanOf("update", "steps"),
@@ -21,11 +22,12 @@ def gathered(statistic, order, splits, merged=False):
     total, parts = None, []
     for rows in torch.tensor(order).split(splits):
         chunk = {"update": {name: v[rows].clone() for name, v in message["update"].items()}}
+        places = places_in(chunk)
         senders = Senders(rows.tolist(), examples[rows], steps[rows], torch.ones(len(rows)), losses[rows])
         if merged:
-            parts.append(statistic.add(None, chunk, senders))
+            parts.append(apart(statistic.add(None, chunk, senders), places))  # as a cohort does
         else:
-            total = statistic.add(total, chunk, senders)
+            total = apart(statistic.add(total, chunk, senders), places)
         for v in chunk["update"].values():
             v.zero_()  # engines use the memory of a chunk again
     for part in parts:

@@ -30,8 +30,7 @@ class Everything(Statistic):
 
     def add(self, total: tuple[Tree, list[int]] | None, message: Mapping[str, Tree],
             senders: Senders) -> tuple[Tree, list[int]]:
-        # Copied: an engine uses the memory of a chunk again.
-        chunk = tree_map(torch.clone, message[self.of]), senders.order
+        chunk = message[self.of], senders.order
         return chunk if total is None else self.merge(total, chunk)
 
     def merge(self, a: tuple[Tree, list[int]], b: tuple[Tree, list[int]]) -> tuple[Tree, list[int]]:

@@ -1,0 +1,158 @@
+"""Pieces may keep the tensors that they are given, move them about, clip them, and ask for their sizes: by hand, and in
+every engine form, with clients of unequal sizes."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from conform.forms import COMPILES, FORMS, rounds
+
+import askew
+from askew import ClientPiece, OnGradient, OnUpdate, Optimiser, piece
+from askew.core import registry
+from askew.engine.build import build_task
+from askew.engine.sequential import Sequential
+
+SIZES = {"numel": lambda v: v.numel(), "shape": lambda v: v.shape.numel(), "size": lambda v: 4 * max(v.size()),
+         "len": lambda v: 4 * len(v)}
+
+
+def heavy_ball(beta: float = 0.9) -> OnUpdate:
+    """u + beta (w - w before): its state is the weights as they are given."""
+    return OnUpdate(lambda u, s, ctx: ({n: v + beta * (ctx.params[n] - s[n]) for n, v in u.items()}, dict(ctx.params)),
+                    begin=lambda kept, ctx: dict(ctx.params))
+
+
+def anchored(mu: float = 1.0) -> OnGradient:
+    """FedProx with its anchor in the state."""
+    return OnGradient(lambda g, s, ctx: ({n: v + mu * (ctx.params[n] - s[n]) for n, v in g.items()}, s),
+                      begin=lambda kept, ctx: dict(ctx.params))
+
+
+def of_views(beta: float = 0.9) -> OnUpdate:
+    """The heavy ball by views of the weights."""
+    def views(w):
+        return {n: v.view(v.shape)[...] for n, v in w.items()}
+
+    return OnUpdate(lambda u, s, ctx: ({n: v + beta * (ctx.params[n] - s[n]) for n, v in u.items()}, views(ctx.params)),
+                    begin=lambda kept, ctx: views(ctx.params))
+
+
+def two_before(a: float = 0.5, b: float = 0.25) -> OnGradient:
+    """g + a g before - b g before that: what was first in its state comes second."""
+    return OnGradient(lambda g, s, ctx: ({n: v + a * s[0][n] - b * s[1][n] for n, v in g.items()}, (g, s[0])),
+                      begin=lambda kept, ctx: tuple({n: torch.zeros_like(v) for n, v in ctx.params.items()}
+                                                    for _ in range(2)))
+
+
+def one_late() -> OnGradient:
+    """The gradient of the step before, whose place in the state this one's takes."""
+    return OnGradient(lambda g, s, ctx: (s, g), begin=lambda kept, ctx: {n: torch.zeros_like(v)
+                                                                        for n, v in ctx.params.items()})
+
+
+def boxed_sgd(lr: float = 0.3, box: float = 0.3) -> Optimiser:
+    """Every weight stays in a box that few numbers reach."""
+    return Optimiser(lambda g, s, ctx: ({n: (ctx.params[n] - lr * v).clamp(-box, box) - ctx.params[n]
+                                         for n, v in g.items()}, s))
+
+
+def clamped_sgd(lr: float = 0.01, limit: float = 10.0) -> Optimiser:
+    """Gradients are cut at a length that a trial does not reach."""
+    return Optimiser(lambda g, s, ctx: ({n: -lr * v.clamp(-limit, limit) for n, v in g.items()}, s))
+
+
+def shrink_large(by: str = "numel", limit: int = 40) -> OnGradient:
+    size = SIZES[by]
+    return OnGradient(lambda g, s, ctx: ({n: 0.1 * v if size(v) > limit else v for n, v in g.items()}, s))
+
+
+def remember_large(limit: int = 40) -> ClientPiece:
+    """Large tensors stay with the client."""
+    return ClientPiece(
+        keep=lambda model: {n: v.clone() for n, v in model.params.items()},
+        enter=lambda model, kept: type(model)({n: kept[n] if v.numel() > limit else v
+                                               for n, v in model.params.items()}, model.buffers),
+        end=lambda message, s, kept, ctx: (message, {n: ctx.params[n] if v.numel() > limit else v
+                                                     for n, v in kept.items()}))
+
+
+CLIENTS = {
+    "the weights in a state": ["sgd(lr=0.5)", "heavy_ball()"], "an anchor in a state": ["anchored()", "sgd(lr=0.5)"],
+    "views of the weights": ["sgd(lr=0.5)", "of_views()"], "two gradients before": ["two_before()", "sgd(lr=0.5)"],
+    "the gradient before": ["one_late()", "sgd(lr=0.5)"], "in a box": ["boxed_sgd()"],
+    "cut gradients": ["clamped_sgd()"], "large tensors stay": ["sgd(lr=0.1)", "remember_large()"],
+    **{f"large by {by}": [f"shrink_large(by='{by}')", "sgd(lr=0.1)"] for by in SIZES},
+}
+
+
+@pytest.fixture(autouse=True)
+def pieces(monkeypatch):
+    registry.names("client")
+    monkeypatch.setattr(registry, "_PIECES", {kind: dict(found) for kind, found in registry._PIECES.items()})
+    for function in (heavy_ball, anchored, of_views, two_before, one_late, boxed_sgd, clamped_sgd, shrink_large,
+                     remember_large):
+        piece("client")(function)
+
+
+def data(scale: float = 1.0) -> askew.Dataset:
+    generator = torch.Generator().manual_seed(0)
+    x = scale * torch.randn(300, 4, generator=generator)
+    y = (x[:, 0] > 0).long() + (x[:, 1] > 0).long()
+    return askew.Dataset.from_tensors((x[:240], y[:240]), (x[240:], y[240:]))
+
+
+def task_of(name: str) -> object:
+    recipe = askew.Recipe(population="power_law(clients=5, exponent=1.0, min_examples=10)", rounds=2, epochs=2,
+                          batch_size=16, client=CLIENTS[name], model="mlp(hidden=[16])")
+    return build_task(recipe, data=data(100.0 if name == "cut gradients" else 1.0))
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_every_form_trains_alike(name):
+    expected = rounds(Sequential, task_of(name), 2).view().params
+    for form in (form for form in FORMS if form != "compiled"):
+        got = rounds(FORMS[form], task_of(name), 2).view().params
+        for tensor, v in expected.items():
+            torch.testing.assert_close(got[tensor], v, rtol=1e-4, atol=1e-5, msg=lambda m, form=form: f"{form}: {m}")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not COMPILES, reason="torch compiles for CPUs with g++ and Python's headers, which are missing")
+def test_compiled():
+    name = "the weights in a state"
+    expected = rounds(Sequential, task_of(name), 2).view().params
+    got = rounds(FORMS["compiled"], task_of(name), 2).view().params
+    for tensor, v in expected.items():
+        torch.testing.assert_close(got[tensor], v, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "step"), [
+    ("the weights in a state", lambda g, w, b, a, start: -0.5 * g[0] + 0.9 * (w - b)),
+    ("views of the weights", lambda g, w, b, a, start: -0.5 * g[0] + 0.9 * (w - b)),
+    ("an anchor in a state", lambda g, w, b, a, start: -0.5 * (g[0] + w - start)),
+    ("two gradients before", lambda g, w, b, a, start: -0.5 * (g[0] + 0.5 * g[1] - 0.25 * g[2])),
+    ("the gradient before", lambda g, w, b, a, start: -0.5 * g[1]),
+    ("in a box", lambda g, w, b, a, start: (w - 0.3 * g[0]).clamp(-0.3, 0.3) - w),
+])
+def test_by_hand(name, step):
+    """One client, ten steps on all examples; `step` has the last three gradients, the weights and those before."""
+    whole = data()
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        net = torch.nn.Linear(4, 3)
+    w = [p.detach().clone().requires_grad_() for p in net.parameters()]
+    start = before = [v.detach().clone() for v in w]
+    past = [[torch.zeros_like(v) for v in w] for _ in range(3)]
+    x, y = whole.train.x, whole.train.y
+    for _ in range(10):
+        past = [list(torch.autograd.grad(F.cross_entropy(F.linear(x, *w), y), w)), *past[:2]]
+        now = [v.detach().clone() for v in w]
+        with torch.no_grad():
+            for at, v in enumerate(w):
+                v += step([g[at] for g in past], now[at], before[at], None, start[at])
+        before = now
+    recipe = askew.Recipe(population="iid(clients=1)", rounds=1, epochs=10, batch_size=0, client=CLIENTS[name])
+    for engine in ("sequential", "parallel", "vectorised"):
+        got = askew.run(recipe, data=whole, model=net, engine=engine).model
+        for v, right in zip(got.values(), w, strict=True):
+            torch.testing.assert_close(v, right.detach(), rtol=1e-4, atol=1e-5)
