@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from askew.core.compat import tree_leaves
 from askew.core.errors import AskewError
 from askew.core.piece import Piece
 from askew.core.tensors import ModelState, Params, Tree
@@ -198,10 +199,11 @@ class ClientChain:
         return u, tuple(states)
 
     def end(self, message: Message, state: Tree, kept: Tree, ctx: ClientContext) -> tuple[Message, Tree]:
-        memories = []
+        memories, names = [], list(message["update"])
         for p, piece_state, memory in zip(self.pieces, state, kept, strict=True):
             message, memory = p.end(message, piece_state, memory, ctx)
             memories.append(memory)
+        _check_message(message, names)
         return message, tuple(memories)
 
     @property
@@ -235,3 +237,19 @@ class ClientChain:
                 raise AskewError(f"client: {p.name} wants {missing[0]!r} from the server; "
                                  "add the server piece that sends it")
             p.check(replace(plan, before=self.pieces[:i], after=self.pieces[i + 1 :]))
+
+
+def _check_message(message: Message, names: Sequence[str]) -> None:
+    """Refuse a message that a piece has spoilt.
+
+    Args:
+        names: of the model's tensors.
+    """
+    if list(message.get("update", ())) != names:
+        sent = ", ".join(message.get("update", ())) or "nothing"
+        raise AskewError(f"client: a piece's `end` sends an update of {sent}; it must have all of the model's tensors: "
+                         f"{', '.join(names)}")
+    for name, tree in message.items():
+        if odd := [leaf for leaf in tree_leaves(tree) if not isinstance(leaf, Tensor)]:
+            raise AskewError(f"client: a piece's `end` puts {odd[0]!r} into the message as {name!r}; messages hold "
+                             f"tensors: torch.tensor({odd[0]!r})")
