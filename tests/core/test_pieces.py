@@ -181,7 +181,8 @@ def test_a_check_is_told_what_stands_before_and_behind(build):
     ([], "client: no piece makes an update"),
     ([Optimiser(), OnGradient()], "client: OnGradient acts on the gradient; put it before Optimiser"),
     ([OnUpdate(), Optimiser()], "client: OnUpdate acts on an update; put it after Optimiser"),
-    ([sgd(0.1), quantize_upload(8), step_counter("n")], "quantize must come last: what ClientPiece adds behind it"),
+    ([sgd(0.1), quantize_upload(8), ClientPiece(end=step_counter("n").end)],
+     "quantize must come last: what ClientPiece adds behind it"),
 ])
 def test_client_chains_that_make_no_sense_are_refused(pieces, message):
     with pytest.raises(AskewError, match=message):

@@ -141,6 +141,18 @@ class ClientPiece(Piece):
     once: bool = False
     check: Callable[[Plan], None] = _no_objection
 
+    @property
+    def enters(self) -> bool:
+        """Whether clients begin their rounds with tensors of their own, which it takes out of what is sent."""
+        return self.enter is not _as_it_is
+
+
+def check_rounds_no_private(name: str, plan: Plan) -> None:
+    """Refuse a piece that rounds a client's whole model, and stands behind one that takes tensors out of it."""
+    if private := [p.name for p in plan.before if isinstance(p, ClientPiece) and p.enters]:
+        raise AskewError(f"{name} behind {private[0]} would round what stays at the client and send the error of it; "
+                         f"put {private[0]} behind {name}")
+
 
 @dataclass(frozen=True, repr=False)
 class OnGradient(ClientPiece):
@@ -176,7 +188,7 @@ class ClientChain:
 
     def __init__(self, pieces: Sequence[ClientPiece]) -> None:
         self.pieces = tuple(pieces)
-        self.enters = any(p.enter is not _as_it_is for p in self.pieces)
+        self.enters = any(p.enters for p in self.pieces)
         self.ends = any(p.end is not _same_message for p in self.pieces)
 
     def keep(self, model: ModelState) -> Tree:
