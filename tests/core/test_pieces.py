@@ -35,7 +35,7 @@ def run(pieces, u, rounds=1):
     chain, ctx = ServerChain(pieces), server_context([(0.0,)])
     state = chain.init(ctx.params)
     for _ in range(rounds):
-        out, state = chain.update({"w": torch.tensor(u)}, state, ctx)
+        out, state = chain.update({"w": torch.tensor([u])}, state, ctx)
     return float(out["w"]), state
 
 
@@ -152,7 +152,7 @@ def test_a_chain_knows_whether_anything_happens_at_its_ends():
 
 def test_a_key_where_there_is_no_stream_is_refused():
     with pytest.raises(AskewError,
-                       match="draws random numbers where there is no stream; give the context one: make_key="):
+                       match=r"asks for ctx.key in `begin`, where there is none; draw in `update`.*make_key="):
         _ = ClientContext({}, {}, 0).key
     assert ClientContext({}, {}, 0, make_key=lambda: torch.tensor(5)).key == 5
 
