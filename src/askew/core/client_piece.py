@@ -188,12 +188,12 @@ def check_once(where: str, pieces: Sequence[ClientPiece | ServerPiece]) -> None:
                          "two methods out)")
 
 
-def _check_message(p: ClientPiece, message: Message, ctx: ClientContext) -> None:
-    """Refuse a message that a piece has spoilt."""
-    if list(message.get("update", ())) != list(ctx.start):
+def _check_message(p: ClientPiece, message: Message, names: Sequence[str]) -> None:
+    """Refuse a message that a piece has spoilt; `names` are those of the model's tensors."""
+    if list(message.get("update", ())) != names:
         sent = ", ".join(message.get("update", ())) or "nothing"
         raise AskewError(f"client: {p.name}'s `end` sends an update of {sent}; it must have all of the model's "
-                         f"tensors, in their order: {', '.join(ctx.start)}")
+                         f"tensors, in their order: {', '.join(names)}")
     for name, tree in message.items():
         if odd := [leaf for leaf in tree_leaves(tree) if not isinstance(leaf, Tensor)]:
             raise AskewError(f"client: {p.name}'s `end` puts {shown(odd[0])} into the message as {name!r}; messages "
@@ -239,10 +239,10 @@ class ClientChain:
         return u, tuple(states)
 
     def end(self, message: Message, state: Tree, kept: Tree, ctx: ClientContext) -> tuple[Message, Tree]:
-        memories = []
+        memories, names = [], list(message["update"])
         for p, piece_state, memory in zip(self.pieces, state, kept, strict=True):
             message, memory = p.end(message, piece_state, memory, ctx)
-            _check_message(p, message, ctx)
+            _check_message(p, message, names)
             memories.append(memory)
         return message, tuple(memories)
 
