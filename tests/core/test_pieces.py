@@ -35,7 +35,7 @@ def run(pieces, u, rounds=1):
     chain, ctx = ServerChain(pieces), server_context([(0.0,)])
     state = chain.init(ctx.params)
     for _ in range(rounds):
-        out, state = chain.update({"w": torch.tensor(u)}, state, ctx)
+        out, state = chain.update({"w": torch.tensor([u])}, state, ctx)
     return float(out["w"]), state
 
 
@@ -152,7 +152,7 @@ def test_a_chain_knows_whether_anything_happens_at_its_ends():
 
 def test_a_key_where_there_is_no_stream_is_refused():
     with pytest.raises(AskewError,
-                       match="draws random numbers where there is no stream; give the context one: make_key="):
+                       match=r"asks for ctx.key in `begin`, where there is none; draw in `update`.*make_key="):
         _ = ClientContext({}, {}, 0).key
     assert ClientContext({}, {}, 0, make_key=lambda: torch.tensor(5)).key == 5
 
@@ -181,7 +181,8 @@ def test_a_check_is_told_what_stands_before_and_behind(build):
     ([], "client: no piece makes an update"),
     ([Optimiser(), OnGradient()], "client: OnGradient acts on the gradient; put it before Optimiser"),
     ([OnUpdate(), Optimiser()], "client: OnUpdate acts on an update; put it after Optimiser"),
-    ([sgd(0.1), quantize_upload(8), step_counter("n")], "quantize must come last: what ClientPiece adds behind it"),
+    ([sgd(0.1), quantize_upload(8), ClientPiece(end=step_counter("n").end)],
+     "quantize must come last: what ClientPiece adds behind it"),
 ])
 def test_client_chains_that_make_no_sense_are_refused(pieces, message):
     with pytest.raises(AskewError, match=message):

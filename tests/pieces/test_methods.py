@@ -14,6 +14,7 @@ from askew.pieces.methods import (
     fedcd,
     fednnnn,
     fedprox,
+    kept_momentum,
     norm_norm,
     ozdayi_combination,
     projected,
@@ -117,6 +118,14 @@ def test_methods_stack_and_their_names_too():
     assert texts(both.server)[1] == "mask_by_sign_agreement(theta=2.0)"
     assert fedavg(BASE).name == "fedavg"
     assert askew.run(both).records
+
+
+def test_kept_momentum_without_a_piece_that_takes_it_is_refused():
+    """It gave FedAvg under its name."""
+    with pytest.raises(askew.AskewError, match=r"kept_momentum: none of adam\(\) takes keep_momentum.*; use sgd\(\)"):
+        kept_momentum(BASE.replace(client="adam()"))
+    assert texts(kept_momentum(BASE.replace(client=["add_proximal(0.1)", "sgd(lr=0.3)"]), momentum=0.5).client) == [
+        "add_proximal(mu=0.1)", "sgd(lr=0.3, momentum=0.5, keep_momentum=True)"]
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -1,5 +1,6 @@
 """Where weights start from."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -7,6 +8,9 @@ import torch
 
 import askew
 import askew.pieces.methods
+from askew.core import registry
+from askew.core.start import Start
+from askew.core.tensors import ModelState
 from askew.engine.build import build_task
 from askew.engine.evaluate import score
 from askew.engine.start import initial_model
@@ -86,3 +90,39 @@ def test_pretrained_weights_are_taken_up(tmp_path):
 def test_settings_out_of_range_are_refused(start, message):
     with pytest.raises(askew.AskewError, match=message):
         askew.run(BASE.replace(start=start))
+
+@registry.piece("start")
+def _unusual_start(what: str) -> Start:
+    def make(ctx):
+        params, buffers = dict(ctx.fresh.params), dict(ctx.fresh.buffers)
+        if what == "in another order":
+            return ModelState(dict(reversed(params.items())), buffers)
+        if what == "few":
+            return ModelState({"fc1.weight": params["fc1.weight"]}, buffers)
+        if what == "no model":
+            return params
+        (params if what != "buffers" else buffers)["fc1.bias"] = {
+            "cut": params["fc1.bias"][:1], "double": params["fc1.bias"].double(), "number": 0.5,
+            "buffers": params["fc1.bias"]}[what]
+        return ModelState(params, buffers)
+
+    return Start(make)
+
+
+@pytest.mark.parametrize(("what", "message"), [
+    ("few", "_unusual_start makes nothing of 'fc1.bias', where the network has float32 [64]"),
+    ("cut", "makes float32 [1] of 'fc1.bias', where the network has float32 [64]; take ctx.fresh.params"),
+    ("double", "makes float64 [64] of 'fc1.bias'"), ("number", "makes 0.5 of 'fc1.bias'"),
+    ("buffers", "makes float32 [64] of 'fc1.bias', where the network has nothing; take ctx.fresh.buffers"),
+    ("no model", "it must make a ModelState(params, buffers)")])
+def test_a_start_has_to_make_all_of_the_networks_tensors(what, message):
+    recipe = BASE.replace(start=f"_unusual_start('{what}')")
+    for begin in (askew.run, start_of):
+        with pytest.raises(askew.AskewError, match=re.escape(message)):
+            begin(recipe)
+
+
+def test_the_order_in_which_a_start_names_its_tensors_does_not_matter():
+    result = askew.run(BASE.replace(start="_unusual_start('in another order')"))
+    assert result.records == askew.run(BASE).records
+    assert list(result.model) == list(build_task(BASE).fresh.params)

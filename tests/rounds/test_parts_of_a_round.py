@@ -35,6 +35,18 @@ def test_an_adversity_that_spoils_sees_the_whole_round():
         assert result.records[-1]["loss"] != honest.records[-1]["loss"]
 
 
+@pytest.mark.parametrize("weigh", [lambda who: who.examples / who.examples.sum(),
+                                   lambda who: torch.softmax(-who.losses, dim=0)])
+def test_weights_that_hang_on_who_else_comes_are_refused(weigh):
+    """Handed over one by one, all would weigh 1."""
+    @piece("server")
+    def by_share() -> Aggregator:
+        return Aggregator(lambda u, s, ctx: (ctx.cohort.mean, s), weigh=weigh)
+
+    with pytest.raises(askew.AskewError, match=r"by_share weighs a client by the others .* each client by itself"):
+        askew.run(UNEQUAL.replace(server="by_share()"))
+
+
 @dataclass(frozen=True)
 class Rows(Statistic):
     """All updates, as they are handed over."""

@@ -1,5 +1,7 @@
 """Pieces and plans that strangers wrote: the same numbers in every engine and sweep, or one clear line."""
 
+import re
+
 import pytest
 import torch
 
@@ -104,7 +106,15 @@ def test_private_with_adam_and_momentum_behind_the_noise():
     ({"keep": lambda model: torch.tensor(0), "end": lambda m, s, k, c: (m, k + 0.5)},
      "memory of another form than its `keep`"),
     ({"end": lambda m, s, k, c: ({**m, "bit": 1.0}, k)}, "messages hold tensors"),
-    ({"end": lambda m, s, k, c: ({"buffers": {}}, k)}, "it must have all of the model's tensors")])
+    ({"end": lambda m, s, k, c: ({"buffers": {}}, k)},
+     "sends an update of nothing; it must have all of the model's tensors"),
+    ({"end": lambda m, s, k, c: ({**m, "update": dict(list(m["update"].items())[:1])}, k)},
+     "_mistaken's `end` sends an update of fc1.weight; it must have all of the model's tensors"),
+    ({"keep": lambda model: 0}, "_mistaken keeps 0; what a client remembers must be tensors"),
+    ({"keep": lambda model: {"b": torch.zeros(2), "a": torch.ones(2)},
+      "end": lambda m, s, k, c: (m, {"a": k["a"], "b": k["b"]})},
+     r"\{'a': float32 \[2\], 'b': float32 \[2\]\}\) instead of \(\(\), \{'b': float32"),
+    ({"begin": lambda k, c: c.key}, "asks for ctx.key in `begin`, where there is none; draw in `update`")])
 def test_mistakes_in_pieces_get_one_line(fields, message, engine):
     @askew.piece("client")
     def _mistaken() -> askew.ClientPiece:
@@ -112,6 +122,95 @@ def test_mistakes_in_pieces_get_one_line(fields, message, engine):
 
     with pytest.raises(askew.AskewError, match=message):
         askew.run(BASE.replace(client=["sgd(lr=0.1)", "_mistaken()"]), engine=engine)
+
+
+@pytest.mark.parametrize("engine", ["sequential", "vectorised"])
+@pytest.mark.parametrize(("update", "message"), [
+    (lambda u, s, ctx: (dict(list(u.items())[:1]), s),
+     "returns nothing of 'fc1.bias', where the model has float32 [16]"),
+    (lambda u, s, ctx: u, "`update` must return (update, state)"),
+    (lambda u, s, ctx: None, "returns None; `update` must return (update, state)"),
+    (lambda u, s, ctx: ({n: v.double() for n, v in u.items()}, s), "returns float64 [16, 64] of 'fc1.weight'"),
+    (lambda u, s, ctx: ({n: v.sum() for n, v in u.items()}, s), "returns float32 [] of 'fc1.weight'"),
+    (lambda u, s, ctx: ({**u, "extra": u["fc1.bias"]}, s), "of 'extra', where the model has nothing")])
+def test_a_server_piece_that_returns_no_update_of_the_model(update, message, engine):
+    @askew.piece("server")
+    def _mistaken_at_server() -> askew.ServerPiece:
+        return askew.ServerPiece(lambda u, s, ctx: update(u, s, ctx) if ctx.round == 1 else (u, s))
+
+    recipe = BASE.replace(server=["mean()", "_mistaken_at_server()", "momentum(0.5)"])
+    with pytest.raises(askew.AskewError, match="server: _mistaken_at_server in round 2 .*" + re.escape(message)):
+        askew.run(recipe, engine=engine)
+    for result in sweep(grid(recipe, {"momentum.beta": [0.1, 0.2, 0.3, 0.4]}), engine=engine):  # servers together, too
+        assert message in result.failed
+
+
+@pytest.mark.parametrize("engine", ["sequential", "vectorised"])
+@pytest.mark.parametrize(("weigh", "message"), [
+    (lambda who: 1.0, "_weighs weighs . clients? by 1.0; `weigh` must return a tensor of one number per client"),
+    (lambda who: who.examples[:0], "`weigh` must return a tensor of one number per client"),
+    (lambda who: 0 * who.examples, r"round 1: the clients' weights add up to 0, .*; mend `weigh` of _weighs\(\)")])
+def test_weights_that_are_none(weigh, message, engine):
+    @askew.piece("server")
+    def _weighs() -> askew.Aggregator:
+        return askew.Aggregator(lambda u, s, ctx: (ctx.cohort.mean, s), weigh=weigh)
+
+    with pytest.raises(askew.AskewError, match=message):
+        askew.run(BASE.replace(server="_weighs()"), engine=engine)
+
+
+@askew.piece("server")
+def _sends(name: str, value: float | None = None, says: bool = False) -> askew.ServerPiece:
+    return askew.ServerPiece(lambda u, s, ctx: (u, s), sends=[name] if says else [],
+                             broadcast=lambda s: {name: torch.tensor(1.0) if value is None else value})
+
+
+@pytest.mark.parametrize("engine", ["sequential", "vectorised"])
+@pytest.mark.parametrize(("server", "message"), [
+    (["_sends('rate', 0.5)"], r"_sends broadcasts 0.5 as 'rate'; what is sent must be tensors: torch.tensor\(0.5\)"),
+    (["_sends('rate', says=True)", "_sends('rate', says=True)"], "server: two pieces send 'rate'; keep one of them"),
+    (["_sends('rate')", "_sends('rate')"], "_sends broadcasts 'rate', and a piece before it does, too")])
+def test_what_a_server_must_not_broadcast(server, message, engine):
+    with pytest.raises(askew.AskewError, match=message):
+        askew.run(BASE.replace(server=["mean()", *server]), engine=engine)
+
+
+@pytest.mark.parametrize(("fields", "message"), [
+    ({"headline": "b"}, "_judge is judged by 'b', which is no measure of it; known: loss, a"),
+    ({"measures": lambda o, t: {"a": (o.argmax(1) == t).float().mean()}}, r"gives float32 \[\] as 'a' of 2 examples"),
+    ({"measures": lambda o, t: {"a": 0.5}}, "gives 0.5 as 'a' of 2 examples; there must be one number per example"),
+    ({"measures": lambda o, t: {"a": o[:, 0], "loss": o[:, 0]}}, "_judge has a measure 'loss'"),
+    ({"measures": lambda o, t: {"a": o[:, 99]}}, "_judge's measures cannot be taken of outputs of shape")])
+def test_an_objective_whose_measures_are_none(fields, message):
+    @askew.piece("objective")
+    def _judge() -> askew.Objective:
+        return askew.Objective(**{"losses": lambda o, t: torch.nn.functional.cross_entropy(o, t, reduction="none"),
+                                  "measures": lambda o, t: {"a": o[:, 0]}, "headline": "a", **fields})
+
+    with pytest.raises(askew.AskewError, match=message):
+        askew.run(BASE.replace(objective="_judge()"))
+
+
+@pytest.mark.parametrize("kind", ["client", "server", "objective", "start", "model", "method"])
+@pytest.mark.parametrize("made", [None, lambda u, s, ctx: (u, s), {}])
+def test_a_function_that_returns_no_piece(kind, made):
+    @askew.piece(kind)
+    def _nothing_made():
+        return made
+
+    with pytest.raises(askew.AskewError, match=rf"_nothing_made: the function returns .*; @piece\('{kind}'\) is for"):
+        _nothing_made()
+
+
+def test_two_strengths_of_one_penalty_are_refused():
+    """The server's stayed as it was, and took back another penalty than the clients have."""
+    recipe = M.feddyn(BASE)
+    changed = recipe.with_setting("add_dynamic_regulariser.alpha", 0.5)
+    with pytest.raises(askew.AskewError, match=r"correct_dynamically\(alpha=0.1\) beside clients' "
+                                               r"add_dynamic_regulariser\(alpha=0.5\); give both the same alpha"):
+        askew.run(changed)
+    assert askew.run(changed.with_setting("correct_dynamically.alpha", 0.5)).records == askew.run(
+        M.feddyn(BASE, alpha=0.5)).records
 
 
 def test_clients_count_by_their_examples_unless_told():

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from askew.core.compat import tree_flatten, tree_unflatten
 from askew.core.errors import AskewError
-from askew.core.tensors import ModelState, Tree
+from askew.core.tensors import ModelState, Tree, form_of
 
 ROWS_PER_BLOCK = 64  # of a checkpoint: only blocks in which a row has changed are written again
 
@@ -64,9 +64,9 @@ class ClientMemory:
         leaves, shape = tree_flatten(rows)
         kept, given = ([(tuple(v.shape[1:]), v.dtype) for v in tensors] for tensors in (self._table, leaves))
         if shape != self._shape or given != kept:
-            raise AskewError("a client piece's `end` returns memory of another form than its `keep`: "
-                             f"{given} instead of {kept}; "
-                             "keep shapes, types and names the same")
+            wanted = _form(tree_unflatten(self._table, self._shape))
+            raise AskewError(f"a client piece's `end` returns memory of another form than its `keep`: {_form(rows)} "
+                             f"instead of {wanted}; keep shapes, types, names and their order the same")
         at = self._index([self._row_for(model, client) for client in clients])
         for v, new in zip(self._table, leaves, strict=True):
             v[at] = new
@@ -137,3 +137,10 @@ class ClientMemory:
             self._table = [torch.cat([v, torch.zeros_like(v)]) for v in self._table]
         self._version[row // ROWS_PER_BLOCK] += 1
         return row
+
+
+def _form(tree: Tree) -> str:
+    """Stacked tensors in words, in their order, as one client's: {'w': float32 [3]}."""
+    if isinstance(tree, Mapping):
+        return "{" + ", ".join(f"{name!r}: {_form(part)}" for name, part in tree.items()) + "}"
+    return form_of(tree[0]) if isinstance(tree, Tensor) else f"({', '.join(map(_form, tree))})"

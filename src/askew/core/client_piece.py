@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from askew.core.compat import tree_leaves
-from askew.core.errors import AskewError
+from askew.core.errors import AskewError, shown
 from askew.core.piece import Piece
 from askew.core.tensors import ModelState, Params, Tree
 
@@ -44,7 +44,7 @@ class ClientContext:
         client: its number.
         examples: how many it trains on.
         shared: what the server sent beside the model: name -> tensors.
-        make_key: gives `key`.
+        make_key: gives `key`, in `update` and `end`.
     """
 
     params: Params
@@ -59,10 +59,12 @@ class ClientContext:
 
     @property
     def key(self) -> Tensor:
-        """The random stream of this client and step (in `end`: of this client's upload)."""
+        """The random stream of this client and step (in `end`: of this client's upload); `begin` has none."""
         if self.make_key is None:
-            raise AskewError("a piece draws random numbers where there is no stream; give the context one: "
-                             "make_key=lambda: key")
+            raise AskewError("a piece asks for ctx.key in `begin`, where there is none; draw in `update` and, where "
+                             "the numbers are to last the round, keep those of step 0 in the state: torch.where("
+                             "torch.as_tensor(ctx.step == 0), drawn, state) (a context of your own: make_key=lambda: "
+                             "key)")
         return self.make_key()
 
 
@@ -126,6 +128,7 @@ class ClientPiece(Piece):
             `message["update"]` is what the client's training came to, `message["buffers"]` its buffers;
             `context.params` are the trained weights.
         payload: model -> bytes that one such model takes on the wire, where the piece changes that.
+        penalty: strength of a penalty that a server piece takes back, and must know.
         once: a second one in the chain would make no sense: two strengths of one penalty, say.
         check: raises `AskewError` with the reason where the piece makes no sense in a plan.
     """
@@ -139,8 +142,21 @@ class ClientPiece(Piece):
     wants: Sequence[str] = ()
     bound: float | Tensor | None = None
     payload: Callable[[Mapping[str, Tensor]], int] | None = None
+    penalty: float | Tensor | None = None
     once: bool = False
     check: Callable[[Plan], None] = _no_objection
+
+    @property
+    def enters(self) -> bool:
+        """Whether clients begin their rounds with tensors of their own, which it takes out of what is sent."""
+        return self.enter is not _as_it_is
+
+
+def check_rounds_no_private(name: str, plan: Plan) -> None:
+    """Refuse a piece that rounds a client's whole model, and stands behind one that takes tensors out of it."""
+    if private := [p.name for p in plan.before if isinstance(p, ClientPiece) and p.enters]:
+        raise AskewError(f"{name} behind {private[0]} would round what stays at the client and send the error of it; "
+                         f"put {private[0]} behind {name}")
 
 
 @dataclass(frozen=True, repr=False)
@@ -172,16 +188,40 @@ def check_once(where: str, pieces: Sequence[ClientPiece | ServerPiece]) -> None:
                          "two methods out)")
 
 
+def _check_message(p: ClientPiece, message: Message, names: Sequence[str]) -> None:
+    """Refuse a message that a piece has spoilt; `names` are those of the model's tensors."""
+    if list(message.get("update", ())) != names:
+        sent = ", ".join(message.get("update", ())) or "nothing"
+        raise AskewError(f"client: {p.name}'s `end` sends an update of {sent}; it must have all of the model's "
+                         f"tensors, in their order: {', '.join(names)}")
+    for name, tree in message.items():
+        if odd := [leaf for leaf in tree_leaves(tree) if not isinstance(leaf, Tensor)]:
+            raise AskewError(f"client: {p.name}'s `end` puts {shown(odd[0])} into the message as {name!r}; messages "
+                             f"hold tensors: torch.tensor({shown(odd[0])})")
+
+
+def check_sent(where: str, pieces: Sequence[ClientPiece | ServerPiece]) -> None:
+    """Refuse two pieces that send something of one name: one would take the other's place."""
+    sent = [name for p in pieces for name in p.sends]
+    if twice := [name for name in sent if sent.count(name) > 1]:
+        raise AskewError(f"{where}: two pieces send {twice[0]!r}; keep one of them")
+
+
 class ClientChain:
     """Client pieces, one after the other: each sees the update that the one before it returned."""
 
     def __init__(self, pieces: Sequence[ClientPiece]) -> None:
         self.pieces = tuple(pieces)
-        self.enters = any(p.enter is not _as_it_is for p in self.pieces)
+        self.enters = any(p.enters for p in self.pieces)
         self.ends = any(p.end is not _same_message for p in self.pieces)
 
     def keep(self, model: ModelState) -> Tree:
-        return tuple(p.keep(model) for p in self.pieces)
+        kept = tuple(p.keep(model) for p in self.pieces)
+        for p, memory in zip(self.pieces, kept, strict=True):
+            if odd := [leaf for leaf in tree_leaves(memory) if not isinstance(leaf, Tensor)]:
+                raise AskewError(f"client: {p.name} keeps {shown(odd[0])}; what a client remembers must be tensors, in "
+                                 f"dicts and tuples: torch.tensor({shown(odd[0])})")
+        return kept
 
     def enter(self, model: ModelState, kept: Tree) -> ModelState:
         for p, memory in zip(self.pieces, kept, strict=True):
@@ -202,8 +242,8 @@ class ClientChain:
         memories, names = [], list(message["update"])
         for p, piece_state, memory in zip(self.pieces, state, kept, strict=True):
             message, memory = p.end(message, piece_state, memory, ctx)
+            _check_message(p, message, names)
             memories.append(memory)
-        _check_message(message, names)
         return message, tuple(memories)
 
     @property
@@ -224,9 +264,7 @@ class ClientChain:
         if len(at) > 1:
             raise AskewError(f"client: {names[at[0]]} and {names[at[1]]} both make the update; keep one of them")
         check_once("client", self.pieces)
-        sending = [(name, p.name) for p in self.pieces for name in p.sends]
-        if twice := [name for name, _ in sending if [n for n, _ in sending].count(name) > 1]:
-            raise AskewError(f"client: two pieces send {twice[0]!r}; keep one of them")
+        check_sent("client", self.pieces)
         for i, p in enumerate(self.pieces):
             if isinstance(p, OnGradient) and i > at[0]:
                 raise AskewError(f"client: {p.name} acts on the gradient; put it before {names[at[0]]}")
@@ -237,19 +275,3 @@ class ClientChain:
                 raise AskewError(f"client: {p.name} wants {missing[0]!r} from the server; "
                                  "add the server piece that sends it")
             p.check(replace(plan, before=self.pieces[:i], after=self.pieces[i + 1 :]))
-
-
-def _check_message(message: Message, names: Sequence[str]) -> None:
-    """Refuse a message that a piece has spoilt.
-
-    Args:
-        names: of the model's tensors.
-    """
-    if list(message.get("update", ())) != names:
-        sent = ", ".join(message.get("update", ())) or "nothing"
-        raise AskewError(f"client: a piece's `end` sends an update of {sent}; it must have all of the model's tensors: "
-                         f"{', '.join(names)}")
-    for name, tree in message.items():
-        if odd := [leaf for leaf in tree_leaves(tree) if not isinstance(leaf, Tensor)]:
-            raise AskewError(f"client: a piece's `end` puts {odd[0]!r} into the message as {name!r}; messages hold "
-                             f"tensors: torch.tensor({odd[0]!r})")

@@ -160,6 +160,11 @@ class Cohort:
         return sorted(self._totals, key=repr)
 
     @property
+    def total(self) -> Tensor | float:
+        """What the clients' weights add up to, before they are normalised."""
+        return self._total
+
+    @property
     def weights(self) -> Tensor:
         """Normalised weights, in the order of `clients`."""
         return self._by_client(self._weights) / self._total

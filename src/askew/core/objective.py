@@ -12,9 +12,10 @@ from torch import Tensor
 from askew.core import registry
 from askew.core.arguments import check_fields, checked
 from askew.core.dataset import Dataset
-from askew.core.errors import AskewError, first_line
+from askew.core.errors import AskewError, first_line, suggest
 from askew.core.registry import Spec
 from askew.core.targets import Targets
+from askew.core.tensors import form_of
 
 if TYPE_CHECKING:
     from askew.core.recipe import Recipe
@@ -118,6 +119,24 @@ class Objective:
         if losses.shape != (len(target),):
             raise AskewError(f"objective: {self.name} gives losses of shape {tuple(losses.shape)} for {len(target)} "
                              "examples; there must be one number per example")
+        self._check_measures(output, target)
+
+    def _check_measures(self, output: Tensor, target: Tensor) -> None:
+        try:
+            measures = dict(self.measures(output.float(), target))
+        except Exception as error:  # whatever an objective of the user's raises
+            raise AskewError(f"objective: {self.name}'s measures cannot be taken of outputs of shape "
+                             f"{tuple(output.shape)}: {first_line(error)}") from None
+        if "loss" in measures:
+            raise AskewError(f"objective: {self.name} has a measure 'loss', which is what the loss itself is called; "
+                             "give the measure another name")
+        for name, values in measures.items():
+            if not isinstance(values, Tensor) or values.shape != (len(target),):
+                raise AskewError(f"objective: {self.name} gives {form_of(values)} as {name!r} of {len(target)} "
+                                 "examples; there must be one number per example, and no mean over them")
+        if self.headline not in ("loss", *measures):
+            raise AskewError(f"objective: {self.name} is judged by {self.headline!r}, which is no measure of it; "
+                             f"{suggest(self.headline, ('loss', *measures))}")
 
 
 def objective_of(recipe: Recipe) -> Objective:

@@ -26,8 +26,12 @@ import torch
 from askew.core.arguments import accepted, hint_name, hints_of, options
 from askew.core.errors import AskewError, shortened, shown, suggest
 
-KINDS = ("data", "partition", "combinator", "preprocess", "model", "client", "server", "pool", "start", "objective",
-         "probe", "schedule", "adversity", "guard", "method")
+# kind -> the class of what a function of it makes, by name: those of data and networks take long to load.
+RESULTS = {"data": "Dataset", "partition": "Population", "combinator": "Combinator", "preprocess": "Preprocess",
+           "model": "Module", "client": "ClientPiece", "server": "ServerPiece", "pool": "Pool", "start": "Start",
+           "objective": "Objective", "probe": "Probe", "schedule": "Schedule", "adversity": "Adversity",
+           "guard": "Guard", "method": "Recipe"}
+KINDS = tuple(RESULTS)
 # Arguments that the program supplies, never the recipe: what a partition divides, what a network must fit.
 INJECTED = ("source", "seed", "input_shape", "num_classes", "data", "data_dir", "base")
 _PIECES: dict[str, dict[str, Callable[..., Any]]] = {kind: {} for kind in KINDS}
@@ -89,6 +93,9 @@ def piece(*kinds: str) -> Callable[[F], F]:
                 elif not dataclass_with_spec(bound.arguments[key]):
                     bound.arguments[key] = build(str(_inner_kind(function, key)), value)
             result = function(*bound.args, **bound.kwargs)
+            if not any(RESULTS[kind] == base.__name__ for kind in kinds for base in type(result).__mro__):
+                raise AskewError(f"{function.__name__}: the function returns {shown(result)}; @piece({kinds[0]!r}) is "
+                                 f"for one that returns a {RESULTS[kinds[0]]}")
             if dataclass_with_spec(result):
                 spec = Spec(function.__name__, {k: v for k, v in given.items() if k not in INJECTED})
                 if "spec" in type(result).__dataclass_fields__:

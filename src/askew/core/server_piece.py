@@ -12,13 +12,15 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
-from askew.core.client_piece import Plan, check_once
-from askew.core.errors import AskewError
+from askew.core.client_piece import Plan, check_once, check_sent
+from askew.core.compat import tree_leaves
+from askew.core.errors import AskewError, shown
 from askew.core.piece import Piece
 from askew.core.statistic import Senders, Statistic
-from askew.core.tensors import Params, Tree
+from askew.core.tensors import Params, Tree, form_of
 
 if TYPE_CHECKING:
     from askew.core.cohort import Cohort
@@ -115,10 +117,42 @@ class Aggregator(ServerPiece):
     """The piece that turns the clients' messages into an update: exactly one per chain.
 
     Args:
-        weigh: how much each client counts in `cohort.mean`, in the norms and in the mean of the buffers.
+        weigh: how much each client counts in `cohort.mean`, in the norms and in the mean of the buffers. It is given a
+            part of the round's clients, as an engine hands them over, and says of each what does not hang on the
+            others; the mean divides by the sum of all.
     """
 
     weigh: Callable[[Senders], Tensor] = by_examples
+
+
+def _checked(p: ServerPiece, made: Any, ctx: ServerContext) -> tuple[Params, Tree]:
+    """What a piece has made, if it is an update of the model; asks for names, shapes and types, and for no number."""
+    where, params = f"server: {p.name} in round {ctx.round + 1}", ctx.params
+    if not (isinstance(made, tuple | list) and len(made) == 2 and isinstance(made[0], Mapping)):
+        raise AskewError(f"{where} returns {shown(made)}; `update` must return (update, state)")
+    u, state = made
+    for name in (*params, *u):
+        v, like = u.get(name), params.get(name)
+        if not isinstance(v, Tensor) or like is None or v.shape != like.shape or v.dtype != like.dtype:
+            got, wanted = ("nothing" if part is None else form_of(part) for part in (v, like))
+            raise AskewError(f"{where} returns {got} of {name!r}, where the model has {wanted}; keep names, shapes and "
+                             "types the same")
+    return u, state
+
+
+def _check_weigh(p: ServerPiece) -> None:
+    """Refuse weights that hang on the other clients, such as shares: which of them come together is the engine's."""
+    assert isinstance(p, Aggregator), "the caller has looked"
+    facts = torch.tensor([(2, 3, 7), (1, 2, 4), (0.2, 0.5, 1), (0.5, 1, 2)], dtype=torch.float64)
+    try:
+        together = p.weigh(Senders([0, 1, 2], *facts))
+        alone = torch.cat([p.weigh(Senders([k], *facts[:, k : k + 1])) for k in range(3)])
+    except Exception:  # the round says what is wrong with it
+        return
+    if together.shape == alone.shape and not torch.allclose(together, alone):
+        raise AskewError(f"server: {p.name} weighs a client by the others that come with it, and an engine hands a "
+                         "round over in parts; let `weigh` look at each client by itself, such as senders.examples: "
+                         "the mean divides by their sum")
 
 
 class ServerChain:
@@ -136,7 +170,7 @@ class ServerChain:
         states = []
         for p, before in zip(self.pieces, state, strict=True):
             still = p.still(u, ctx) if p.still else None
-            u, after = p.update(u, before, ctx)
+            u, after = _checked(p, p.update(u, before, ctx), ctx)
             states.append(after)
             if still is not None:
                 ctx = replace(ctx, still=(still if ctx.still is None
@@ -144,8 +178,17 @@ class ServerChain:
         return u, tuple(states)
 
     def broadcast(self, state: Tree) -> dict[str, Tree]:
-        return {name: tree for p, piece_state in zip(self.pieces, state, strict=True)
-                for name, tree in p.broadcast(piece_state).items()}
+        sent: dict[str, Tree] = {}
+        for p, piece_state in zip(self.pieces, state, strict=True):
+            for name, tree in p.broadcast(piece_state).items():
+                if name in sent:
+                    raise AskewError(f"server: {p.name} broadcasts {name!r}, and a piece before it does, too; give it "
+                                     "another name, or keep one of them")
+                if odd := [leaf for leaf in tree_leaves(tree) if not isinstance(leaf, Tensor)]:
+                    raise AskewError(f"server: {p.name} broadcasts {shown(odd[0])} as {name!r}; what is sent must be "
+                                     f"tensors: torch.tensor({shown(odd[0])})")
+                sent[name] = tree
+        return sent
 
     def view(self, params: Params, state: Tree) -> Params:
         for p, piece_state in zip(self.pieces, state, strict=True):
@@ -153,8 +196,19 @@ class ServerChain:
         return params
 
     @property
-    def weigh(self) -> Callable[[Senders], Tensor]:
-        return next((p.weigh for p in self.pieces if isinstance(p, Aggregator)), by_examples)
+    def aggregator(self) -> Aggregator | None:
+        return next((p for p in self.pieces if isinstance(p, Aggregator)), None)
+
+    def weigh(self, senders: Senders) -> Tensor:
+        """How much each client counts, [clients]."""
+        p = self.aggregator
+        if p is None:
+            return by_examples(senders)
+        weights = p.weigh(senders)
+        if not isinstance(weights, Tensor) or weights.shape != senders.examples.shape:
+            raise AskewError(f"server: {p.name} weighs {len(senders.examples)} clients by {shown(weights)}; `weigh` "
+                             "must return a tensor of one number per client, such as torch.ones_like(senders.examples)")
+        return weights
 
     @property
     def payload(self) -> Callable[[Mapping[str, Tensor]], int] | None:
@@ -171,6 +225,8 @@ class ServerChain:
         if at[0] > 0:
             raise AskewError(f"server: {names[0]} acts on an update; put it after {names[at[0]]}")
         check_once("server", self.pieces)
+        check_sent("server", self.pieces)
+        _check_weigh(self.pieces[0])
         for first, second in pairwise(self.pieces):
             if first.optimises and second.optimises:
                 raise AskewError(f"server: {first.name} and {second.name} are both optimisers, one right behind the "

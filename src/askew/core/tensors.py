@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from askew.core.compat import foreach_add, foreach_mul, foreach_sub, is_batched, tree_leaves, tree_map
+from askew.core.errors import shown
 
 Params = dict[str, Tensor]
 Tree = Any  # nested dicts and tuples of tensors, so that a checkpoint can hold it and vmap can batch it
@@ -70,6 +71,16 @@ def place_of(v: Any) -> int:
 def zeros_like(params: Mapping[str, Tensor]) -> Params:
     """A model of zeros."""
     return {name: torch.zeros_like(v) for name, v in params.items()}
+
+
+def form_of(v: Any) -> str:
+    """Type and shape in words.
+
+    Example:
+        >>> form_of(torch.zeros(2, 3)), form_of(0.5)
+        ('float32 [2, 3]', '0.5')
+    """
+    return f"{str(v.dtype).removeprefix('torch.')} {list(v.shape)}" if isinstance(v, Tensor) else shown(v)
 
 
 def norm(u: Mapping[str, Tensor]) -> Tensor:

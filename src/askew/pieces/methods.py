@@ -10,11 +10,11 @@ import dataclasses
 import inspect
 from typing import Any, Literal
 
-from askew.core.client_piece import Optimiser
+from askew.core.client_piece import ClientPiece, Optimiser
 from askew.core.errors import AskewError
 from askew.core.population_spec import PopulationSpec
 from askew.core.recipe import Recipe
-from askew.core.registry import Spec, build, find, piece
+from askew.core.registry import build, find, piece
 from askew.core.schedule import PositiveRate
 from askew.core.server_piece import Aggregator, ServerPiece
 
@@ -180,9 +180,9 @@ def fedcd(base: Recipe | None = None, milestones: list[int] | None = None, bits:
 def quantised(recipe: Recipe, bits: int = 8, rounding: Literal["random", "nearest"] = "random") -> Recipe:
     """The recipe with models of few bits per weight, as `fedcd` has them."""
     if rounding == "nearest":
-        return recipe.replace(client=(*recipe.client, quantize(bits)), server=(*recipe.server, quantize_model(bits)))
+        return recipe.replace(client=_sent(recipe, quantize(bits)), server=(*recipe.server, quantize_model(bits)))
     # Section 2 also compresses the server's models, at milestones; the notebook, which made the figures, does not.
-    return recipe.replace(client=(*recipe.client, quantize_at_random(bits)))
+    return recipe.replace(client=_sent(recipe, quantize_at_random(bits)))
 
 
 @piece("method")
@@ -260,10 +260,14 @@ def trimmed_mean(base: Recipe | None = None, share: float = 0.2) -> Recipe:
 def kept_momentum(base: Recipe | None = None, momentum: float = 0.9) -> Recipe:
     """Clients whose momentum goes on from round to round, as in the programs of zhao2018 and fedcd2020."""
     recipe = _named(base, "kept_momentum")
-    changed = tuple(Spec(spec.name, {**spec.args, "momentum": momentum, "keep_momentum": True})
-                    if "keep_momentum" in inspect.signature(find("client", spec.name)).parameters else spec
-                    for spec in recipe.client)
-    return recipe.replace(client=changed)
+    keeps = [spec.name for spec in recipe.client
+             if "keep_momentum" in inspect.signature(find("client", spec.name)).parameters]
+    if not keeps:
+        raise AskewError(f"kept_momentum: none of {', '.join(map(str, recipe.client))} takes keep_momentum, so that "
+                         "nothing would change; use sgd(), or adam(keep_state=True) without this method")
+    return recipe.replace(client=tuple(
+        spec.with_args(momentum=momentum, keep_momentum=True) if spec.name in keeps else spec
+        for spec in recipe.client))
 
 
 @piece("method")
@@ -309,6 +313,12 @@ def _then(recipe: Recipe, *pieces: ServerPiece) -> tuple[Any, ...]:
     compresses = [build("server", spec).payload is not None for spec in recipe.server]
     last = tuple(spec for spec, at_end in zip(recipe.server, compresses, strict=True) if at_end)
     return (*(spec for spec, at_end in zip(recipe.server, compresses, strict=True) if not at_end), *pieces, *last)
+
+
+def _sent(recipe: Recipe, piece: ClientPiece) -> tuple[Any, ...]:
+    """The client chain with a piece that rounds the model, before one that takes the client's own tensors out of it."""
+    at = next((i for i, spec in enumerate(recipe.client) if build("client", spec).enters), len(recipe.client))
+    return (*recipe.client[:at], piece, *recipe.client[at:])
 
 
 def _at_server(recipe: Recipe, fraction: float, *further: str) -> PopulationSpec:

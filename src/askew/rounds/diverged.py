@@ -9,7 +9,7 @@ from torch import Tensor
 
 from askew.core import registry
 from askew.core.client_piece import OnGradient
-from askew.core.cohort import LONGEST
+from askew.core.cohort import LONGEST, Cohort
 from askew.core.errors import DivergedError
 from askew.engine.task import Task
 from askew.rounds.mishaps import spoils
@@ -32,10 +32,19 @@ def check_updates(task: Task, round: int, senders: Mapping[int, Sequence[int]], 
                                 f"{_remedy(task)}")
 
 
-def check_models(task: Task, round: int, largest: Mapping[int, Tensor]) -> None:
-    """Finite updates can still add up, in the server chain, to a model (here its largest weight) that is not."""
+def check_models(task: Task, round: int, largest: Mapping[int, Tensor], cohorts: Mapping[int, Cohort]) -> None:
+    """Finite updates can still add up, in the server chain, to a model that is not.
+
+    Args:
+        largest: weight of each model.
+        cohorts: of which each was made, where there are any.
+    """
     for number, weight in largest.items():
         if not weight.isfinite():
+            total = float(cohorts[number].total) if number in cohorts else 1.0
+            if not total or not math.isfinite(total):
+                raise DivergedError(f"round {round}: the clients' weights add up to {total:g}, so that they have no "
+                                    f"mean; mend `weigh` of {task.server.aggregator}, or choose another aggregator")
             raise DivergedError(f"round {round}: the server's update makes model {number} infinite; "
                                 f"{_remedy(task)}, or let the server take smaller steps")
 

@@ -233,7 +233,7 @@ class Simulation:
         loss, *rest = launched.report.read()
         check_updates(task, self.round + 1, {number: clients for number, (clients, _) in gathering.lengths.items()},
                       rest[len(after):])
-        check_models(task, self.round + 1, dict(zip(after, rest, strict=False)))
+        check_models(task, self.round + 1, dict(zip(after, rest, strict=False)), cohorts)
         record: Record = {"round": self.round + 1, "clients": len(gathering.clients),
                           "train_loss": float(loss) if gathering.lengths else None}
         if task.adversities or task.guards or gathering.left_out:

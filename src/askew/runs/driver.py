@@ -30,7 +30,7 @@ from askew.engine.device import available
 from askew.engine.distributed import Distributed
 from askew.engine.peers import DISTRIBUTED, Peers, in_step
 from askew.engine.protocol import Engine
-from askew.engine.start import start_context
+from askew.engine.start import first_weights, start_context
 from askew.engine.task import Task
 from askew.engine.threads import examples_per_step, threads_for, use_threads
 from askew.rounds.record import Record
@@ -379,10 +379,10 @@ class _Course:
         start: Start = registry.build("start", task.recipe.start)
         ctx = start_context(task)
         if start.depends_on is None:
-            return start.make(ctx)
+            return first_weights(start, ctx)
         key = str(task.recipe.start), start.depends_on(ctx)
         if key not in self._starts:
-            self._starts[key] = start.make(ctx)
+            self._starts[key] = first_weights(start, ctx)
         return self._starts[key]
 
     def tell(self, i: int, record: Record, recipe: Recipe) -> None:

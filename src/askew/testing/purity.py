@@ -12,10 +12,10 @@ from torch import Tensor
 from askew.core.client_piece import ClientChain, ClientContext, ClientPiece
 from askew.core.compat import tree_flatten, tree_leaves, tree_map
 from askew.core.server_piece import ServerChain, ServerContext, ServerPiece
-from askew.core.tensors import Tree
+from askew.core.tensors import Tree, form_of
 from askew.engine.sequential import Sequential
 from askew.rounds.simulation import Simulation
-from askew.testing.trial import Trial, kind, named
+from askew.testing.trial import Trial, named
 
 CLIENT = ("keep", "enter", "begin", "update", "end")
 SERVER = ("init", "update", "broadcast", "view")
@@ -85,7 +85,7 @@ def same(one: Tree, other: Tree) -> bool:
 def _check_shapes(trial: Trial, where: str, name: str, args: Sequence[Any], result: Any,
                   piece: ClientPiece | ServerPiece) -> None:
     def alike(what: str, got: Tree, expected: Tree) -> None:
-        kinds, expected_kinds = ({key: kind(v) for key, v in named(tree).items()} for tree in (got, expected))
+        kinds, expected_kinds = ({key: form_of(v) for key, v in named(tree).items()} for tree in (got, expected))
         if kinds != expected_kinds:
             odd = next(key for key in {**expected_kinds, **kinds} if kinds.get(key) != expected_kinds.get(key))
             now, before = kinds.get(odd, "nothing"), expected_kinds.get(odd, "nothing")

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from askew.core.dataset import Dataset
 from askew.core.recipe import Recipe
-from askew.core.tensors import Tree
+from askew.core.tensors import Tree, form_of
 from askew.engine.build import build_task
 from askew.engine.task import Task
 
@@ -49,7 +49,7 @@ class Trial:
         total_length = math.sqrt(sum(float(v.double().square().sum()) for v in wanted.values()))
         for name, v in wanted.items():
             if ours[name].dtype != v.dtype or ours[name].shape != v.shape:
-                raise self.failure(f"{where}: {name} is {kind(ours[name])}, and {kind(v)} {REFERENCE}")
+                raise self.failure(f"{where}: {name} is {form_of(ours[name])}, and {form_of(v)} {REFERENCE}")
             length, error = float(v.double().norm()), float((ours[name].double() - v.double()).norm())
             if not error <= self.tolerance * length + 2e-5 * total_length:
                 share = error / max(1e-30, length)
@@ -67,8 +67,3 @@ def named(tree: Tree, path: str = "") -> dict[str, Tensor]:
         return {path: tree}
     items = tree.items() if isinstance(tree, Mapping) else enumerate(tree)
     return {name: v for key, part in items for name, v in named(part, f"{path} {key}".strip()).items()}
-
-
-def kind(v: Tensor) -> str:
-    """Type and shape in words."""
-    return f"{str(v.dtype).removeprefix('torch.')} {list(v.shape)}"

@@ -16,7 +16,7 @@ from askew.engine.functional import state_dict_of
 from askew.engine.local import batches
 from askew.engine.sample import sample
 from askew.pieces.client import stay_local
-from askew.pieces.methods import fedbn, fedper
+from askew.pieces.methods import fedbn, fedcd, fedper
 from askew.rounds.simulation import Simulation
 
 BASE = askew.Recipe(population="shards(clients=4, shards_per_client=2)", batch_size=64, rounds=3, fraction=0.5,
@@ -128,3 +128,25 @@ def test_clients_are_judged_with_what_they_learnt_this_round(method, pool, engin
         scores = simulation.device_scores()  # with what was taken down when the round was done
         assert record["device_accuracy_mean"] == pytest.approx(scores.mean(), abs=1e-12)
         assert record["device_accuracy_min"] == pytest.approx(scores.min(), abs=1e-12)
+
+
+@pytest.mark.parametrize("rounding", ["random", "nearest"])
+@pytest.mark.parametrize("engine", ["sequential", "vectorised"])
+def test_a_quantiser_sends_no_error_of_what_stays(rounding, engine):
+    """It stands before, whichever method comes first: behind, it moved the server's by up to 0.13."""
+    arguments = {"milestones": [100], "bits": 4, "rounding": rounding}
+    one, other = fedcd(fedper(BASE), **arguments), fedper(fedcd(BASE, **arguments))
+    assert one.client == other.client
+    one = one.replace(server=["mean('score')"])  # without the server's quantiser, which rounds the server's own
+    result = askew.run(one, engine=engine)
+    before, after = build_task(one).fresh.params, result.simulation.models[0].model.params
+    assert torch.equal(after["fc2.weight"], before["fc2.weight"])
+    assert not torch.equal(after["fc1.weight"], before["fc1.weight"])
+
+
+@pytest.mark.parametrize("quantiser", ["quantize(4)", "quantize_at_random(4)"])
+def test_a_quantiser_of_the_model_behind_it_is_refused(quantiser, refused):
+    chain = ["sgd(0.1)", "stay_local(['fc2.*'])", quantiser]
+    with refused(f"{quantiser[:-3]} behind stay_local would round what stays at the client"):
+        askew.run(BASE.replace(client=chain))
+    askew.run(BASE.replace(client=[*chain[:2], "quantize(4, what='update')"], rounds=1))  # of 0 it makes 0

@@ -124,7 +124,7 @@ def test_what_makes_no_sense_is_refused(refused):
         askew.run(DIGITS.replace(server=["mean()", "plateau()"]))
     with refused("scale_by_server wants 'factor' from the server"):
         askew.run(follows)
-    with refused("two pieces of the server send a factor"):
+    with refused("server: two pieces send 'factor'"):
         askew.run(follows.replace(server=["mean()", "plateau()", "plateau(patience=3)"]))
     for bad, why in (("patience=-1", "patience must not be negative"), ("factor=1.0", "factor must be in"),
                      ("threshold=1.5", "threshold must be in")):

@@ -40,4 +40,4 @@ def add_dynamic_regulariser(alpha: Positive) -> OnGradient:
     def end(message: Message, h: Tree, kept: Tree, ctx: ClientContext) -> tuple[Message, Tree]:
         return message, {name: kept[name] - alpha * u for name, u in message["update"].items()}
 
-    return OnGradient(update, keep, begin=lambda kept, ctx: kept, end=end, once=True)
+    return OnGradient(update, keep, begin=lambda kept, ctx: kept, end=end, penalty=alpha, once=True)

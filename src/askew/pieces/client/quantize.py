@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from askew.core.bounds import Bounds
-from askew.core.client_piece import ClientContext, ClientPiece, Message, Plan
+from askew.core.client_piece import ClientContext, ClientPiece, Message, Plan, check_rounds_no_private
 from askew.core.errors import AskewError
 from askew.core.registry import piece
 from askew.core.rounding import bytes_of, to_nearest
@@ -46,8 +46,10 @@ def quantize(bits: Annotated[int, Bounds(2, 32)] = 8, what: Literal["model", "up
         return {**message, "update": subtract(to_nearest(add(ctx.start, u), bits), ctx.start)}, kept
 
     def check(plan: Plan) -> None:
-        if changing := [p.name for p in plan.after
-                        if isinstance(p, ClientPiece) and p.end is not ClientPiece.end and p.payload is None]:
+        if what == "model":
+            check_rounds_no_private("quantize", plan)
+        if changing := [p.name for p in plan.after if isinstance(p, ClientPiece) and p.end is not ClientPiece.end
+                        and p.payload is None and not p.enters]:
             raise AskewError(f"quantize must come last: what {changing[0]} adds behind it would not be on its grid")
 
     return ClientPiece(end=end, payload=lambda model: bytes_of(model, bits), check=check)

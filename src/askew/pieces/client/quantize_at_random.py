@@ -16,7 +16,7 @@ from torch import Tensor
 
 from askew.core import rng
 from askew.core.bounds import Bounds
-from askew.core.client_piece import ClientContext, ClientPiece, Message, Plan
+from askew.core.client_piece import ClientContext, ClientPiece, Message, Plan, check_rounds_no_private
 from askew.core.errors import AskewError
 from askew.core.registry import piece
 from askew.core.tensors import Tree, num_bytes
@@ -82,8 +82,9 @@ def quantize_at_random(bits: Annotated[int, Bounds(1, 32)] = 8) -> ClientPiece:
         return sum((v.numel() * bits + 7) // 8 + 4 for v in weights.values()) + num_bytes(rest)
 
     def check(plan: Plan) -> None:
-        if plan.after:
-            raise AskewError(f"quantize_at_random must come last: what {plan.after[0].name} adds behind it "
+        check_rounds_no_private("quantize_at_random", plan)
+        if changing := [p.name for p in plan.after if not (isinstance(p, ClientPiece) and p.enters)]:
+            raise AskewError(f"quantize_at_random must come last: what {changing[0]} adds behind it "
                              "would not be on its grid")
 
     return ClientPiece(end=end, payload=payload, check=check)

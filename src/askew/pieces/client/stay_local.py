@@ -27,7 +27,8 @@ def stay_local(names: Sequence[str]) -> ClientPiece:
 
     A client's round begins with its own. In their place it sends an update of 0 and the buffers that the run began
     with, so that the server's stay as they are. A client that has not taken part yet has those that the run began with.
-    Devices are judged with their own.
+    Devices are judged with their own. A piece that rounds the model (`quantize`) stands before this one, and
+    the server is sent no error of what stays here.
 
     Args:
         names: patterns such as `fc2.*` or `*bn*`, as in file names.

@@ -7,6 +7,8 @@ References:
 from __future__ import annotations
 
 from askew.core.bounds import Positive
+from askew.core.client_piece import Plan
+from askew.core.errors import AskewError
 from askew.core.registry import piece
 from askew.core.server_piece import ServerContext, ServerPiece
 from askew.core.tensors import Params, Tree, zeros_like
@@ -34,4 +36,9 @@ def correct_dynamically(alpha: Positive) -> ServerPiece:
         h = {name: v - alpha * share * u[name] for name, v in h.items()}
         return {name: v - h[name] / alpha for name, v in u.items()}, h
 
-    return ServerPiece(update, zeros_like, once=True)
+    def check(plan: Plan) -> None:
+        if others := [p for p in plan.client if p.penalty is not None and p.penalty != alpha]:
+            raise AskewError(f"server: correct_dynamically(alpha={alpha}) beside clients' {others[0]}; give both the "
+                             "same alpha")
+
+    return ServerPiece(update, zeros_like, once=True, check=check)

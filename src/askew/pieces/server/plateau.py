@@ -64,8 +64,6 @@ def plateau(patience: Annotated[int, Bounds(0)] = 15, factor: Decay = 0.1, thres
             "factor": torch.where(falls, factor * f, f)}
 
     def check(plan: Plan) -> None:
-        if any("factor" in p.sends for p in plan.before):
-            raise AskewError("plateau: two pieces of the server send a factor for the clients' rates; keep one")
         if not server and not any("factor" in p.wants for p in plan.client):
             raise AskewError("plateau: no client follows it; add scale_by_server() behind the optimiser, or say "
                              "plateau(server=True)")
