@@ -180,7 +180,7 @@ def _summary(simulation: Simulation, records: Sequence[Record], seconds: float, 
     if len(simulation.models) > 1:
         summary["models"] = sorted(simulation.models)
         if simulation.task.num_clients <= MANY_CLIENTS:
-            summary["choice"] = list(simulation.task.pool.choice(simulation.pool_state))
+            summary["choice"] = np.asarray(simulation.task.pool.choice(simulation.pool_state)).tolist()
     return summary
 
 
