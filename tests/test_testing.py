@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -201,6 +202,17 @@ def remembers_outside() -> askew.ServerPiece:
         return {name: v + 0.5 * seen.get(ctx.round - 1, u)[name] for name, v in u.items()}, state
 
     return askew.ServerPiece(update)
+
+
+@askew.piece("server")
+def counts_in_a_deque() -> askew.ServerPiece:
+    return askew.ServerPiece(lambda u, state, ctx: (u, deque([state[0] + 1])),
+                             init=lambda params: deque([torch.zeros(())]))
+
+
+def test_state_of_a_type_that_no_checkpoint_holds():
+    wrong("server counts_in_a_deque keeps a collections.deque between rounds, which no checkpoint can hold",
+          counts_in_a_deque())
 
 
 def test_state_that_no_checkpoint_holds():

@@ -63,7 +63,7 @@ def test_a_checkpoint_with_a_pickle_that_calls_something(folder: Path, tmp_path:
     torch.save(Bomb(tmp_path / "made"), legacy, _use_new_zipfile_serialization=False)
     for content in (bomb, zipped(folder, bomb), legacy.getvalue()):
         put(folder, content)
-        with pytest.raises(askew.AskewError, match="damaged"):
+        with pytest.raises(askew.AskewError, match=r"damaged|cannot be read: it holds a \w+.mkdir"):
             askew.resume(folder)
         assert not (tmp_path / "made").exists()
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import inspect
@@ -20,6 +21,7 @@ import torch
 
 from askew.core.bounds import Bounds
 from askew.core.errors import AskewError, shown
+from askew.core.literals import plain
 
 F = TypeVar("F", bound=Callable[..., Any])
 WIDEST = 2**63  # whole numbers go into tensors of int64 sooner or later
@@ -126,12 +128,13 @@ def fits(value: Any, hint: Any) -> bool:
         return any(fits(value, option) for option in inner)
     if origin is Literal:
         return any(type(value) is type(word) and value == word for word in inner)
-    if origin is tuple and inner[-1] is not ...:
+    if origin is tuple and inner and inner[-1] is not ...:
         return isinstance(value, list | tuple) and len(value) == len(inner) and all(map(fits, value, inner))
     if origin in (list, tuple, Sequence, Iterable):
         return isinstance(value, list | tuple | range) and all(fits(item, inner[0]) for item in value if inner)
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        return isinstance(value, Mapping) and all(fits(k, inner[0]) and fits(v, inner[1]) for k, v in value.items())
+        return isinstance(value, Mapping) and (not inner or all(fits(k, inner[0]) and fits(v, inner[1])
+                                                                for k, v in value.items()))
     if origin in (type, Callable):
         return callable(value)
     if hint is float:
@@ -151,14 +154,14 @@ def hint_name(hint: Any) -> str:
         return " or ".join(repr(value) for value in inner)
     if origin in (Union, types.UnionType):
         return " or ".join(hint_name(option) for option in inner)
-    if origin is tuple and inner[-1] is not ...:
+    if origin is tuple and inner and inner[-1] is not ...:
         return f"a list of {len(inner)}: {', '.join(map(hint_name, inner))}"
     if origin in (list, tuple, Sequence, Iterable):
         return f"a list of {hint_name(inner[0])}" if inner else "a list"
     if origin is Callable:
         return "a function"
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        return f"a mapping of {hint_name(inner[0])} to {hint_name(inner[1])}"
+        return f"a mapping of {hint_name(inner[0])} to {hint_name(inner[1])}" if inner else "a mapping"
     if isinstance(getattr(hint, "kind", None), str):
         return f"a {hint.kind}"
     return _NAMES.get(hint, str(getattr(hint, "__name__", hint)))
@@ -186,13 +189,14 @@ def _plain(value: Any, hint: Any) -> Any:
         return str(value)
     if isinstance(value, str) and Path in wanted and str not in wanted:
         return Path(value)
-    if isinstance(value, int | float | str) and type(value) not in (bool, int, float, str):
-        return next(base for base in (int, float, str) if isinstance(value, base))(value)  # IntEnum and the like
+    if isinstance(value, int | float | str):
+        return plain(value)
     for option in wanted:
-        origin, inner = typing.get_origin(option), typing.get_args(option) or (Any,)
-        if isinstance(value, list | tuple | range) and origin in (list, tuple, Sequence, Iterable):
+        origin, inner = typing.get_origin(option) or option, typing.get_args(option) or (Any,)
+        if isinstance(value, list | tuple | range) and origin in (list, tuple, set, frozenset, Sequence, Iterable):
             items = [_plain(item, inner[0]) for item in value]
-            return tuple(items) if origin is tuple else items
+            with contextlib.suppress(TypeError):  # no set holds lists
+                return origin(items) if origin in (tuple, set, frozenset) else items
         if isinstance(value, Mapping) and origin is Mapping:
             return {_plain(key, inner[0]): _plain(item, inner[-1]) for key, item in value.items()}
     return value

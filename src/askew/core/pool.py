@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from askew.core.arguments import check_fields
 from askew.core.registry import Spec
 
 PoolState = Any  # plain numbers, lists, dicts and tensors: a checkpoint holds it
@@ -25,6 +26,9 @@ class Changes:
 
     clones: Sequence[tuple[int, int]] = ()
     deleted: Sequence[int] = ()
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import math
 import re
 import typing
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -25,6 +25,7 @@ import torch
 
 from askew.core.arguments import accepted, hint_name, hints_of, options
 from askew.core.errors import AskewError, shortened, shown, suggest
+from askew.core.literals import checked_literal, literal, plain
 
 # kind -> the class of what a function of it makes, by name: those of data and networks take long to load.
 RESULTS = {"data": "Dataset", "partition": "Population", "combinator": "Combinator", "preprocess": "Preprocess",
@@ -52,7 +53,8 @@ class Spec:
     args: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return f"{self.name}({', '.join(f'{key}={_literal(value)}' for key, value in self.args.items())})"
+        args = {key: str(value) if isinstance(value, Spec) else literal(value) for key, value in self.args.items()}
+        return f"{self.name}({', '.join(f'{key}={text}' for key, text in args.items())})"
 
     def with_args(self, **changes: Any) -> Spec:
         return replace(self, args={**self.args, **changes})
@@ -97,7 +99,8 @@ def piece(*kinds: str) -> Callable[[F], F]:
                 raise AskewError(f"{function.__name__}: the function returns {shown(result)}; @piece({kinds[0]!r}) is "
                                  f"for one that returns a {RESULTS[kinds[0]]}")
             if dataclass_with_spec(result):
-                spec = Spec(function.__name__, {k: v for k, v in given.items() if k not in INJECTED})
+                given = {key: value for key, value in given.items() if key not in INJECTED}
+                spec = Spec(function.__name__, _written(function, given, tensors))
                 if "spec" in type(result).__dataclass_fields__:
                     return replace(result, spec=spec)
                 object.__setattr__(result, "_spec", spec)  # client and server pieces hold their maths alone
@@ -173,7 +176,7 @@ def parse(kind: str, text: str | Spec) -> Spec:
     if twice := [key for key in named if key in first]:
         raise AskewError(f"{kind} {shown(text)} gives {twice[0]!r} twice, by its place and by its name; keep one of "
                          "them")
-    args = _read(function, {**first, **named}, kind in BATCHED)
+    args = _written(function, _read(function, {**first, **named}, kind in BATCHED), kind in BATCHED)
     missing = [key for key, value in parameters.items() if value.default is value.empty and key not in args
                and value.kind not in (value.VAR_KEYWORD, value.VAR_POSITIONAL)]
     if missing:
@@ -359,12 +362,25 @@ def _value(node: ast.expr) -> Any:
         return _Call(ast.unparse(node))
     if isinstance(node, ast.List | ast.Tuple) and not any(isinstance(item, ast.Call) for item in node.elts):
         return [_value(item) for item in node.elts]
+    if isinstance(node, ast.Dict) and not any(isinstance(item, ast.Call | None) for item in [*node.keys, *node.values]):
+        return {_value(key): _value(item) for key, item in zip(node.keys, node.values, strict=True) if key is not None}
     return ast.literal_eval(node)
 
 
 def _read(function: Callable[..., Any], args: Mapping[str, Any], tensors: bool) -> dict[str, Any]:
     """The arguments, checked: plain values, and those that are pieces (made ones, Specs, calls as text) as Specs."""
     return {key: _read_argument(function, key, value, tensors) for key, value in args.items()}
+
+
+def _written(function: Callable[..., Any], args: Mapping[str, Any], tensors: bool) -> dict[str, Any]:
+    """Arguments that have been read as a recipe holds them; what cannot be written down is refused."""
+    written = {key: value if isinstance(value, Spec) or (tensors and isinstance(value, torch.Tensor))
+               else checked_literal(f"{function.__name__}: {key}", value) for key, value in args.items()}
+    length = sum(len(literal(value)) for value in written.values() if isinstance(value, Sequence | Mapping))
+    if length > LONGEST:
+        raise AskewError(f"{function.__name__}: its arguments take {length:,} characters to write down, and a recipe's "
+                         f"call has at most {LONGEST:,}; give less, or let the piece read it from a file")
+    return written
 
 
 def _read_argument(function: Callable[..., Any], key: str, value: Any, tensors: bool) -> Any:
@@ -376,6 +392,8 @@ def _read_argument(function: Callable[..., Any], key: str, value: Any, tensors: 
             return parse(kind, value)
     if isinstance(value, _Call | Spec):
         raise AskewError(f"{function.__name__}: {key} must be {hint_name(hint)}, not {shortened(str(value), 80)}")
+    if key not in INJECTED and not (tensors and isinstance(value, torch.Tensor)):
+        value = plain(value)  # the same whether it comes from Python or from a file
     return accepted(f"{function.__name__}: {key}", value, hint, tensors)
 
 
@@ -383,14 +401,6 @@ def _inner_kind(function: Callable[..., Any], key: str) -> str | None:
     """The kind of the pieces that an argument takes: that of a type among its types, if one has any (`Schedule`)."""
     kinds = [getattr(option, "kind", None) for option in options(hints_of(function).get(key))]
     return next((kind for kind in kinds if isinstance(kind, str)), None)
-
-
-def _literal(value: Any) -> str:
-    if isinstance(value, Spec):
-        return str(value)
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_literal, value))}]"
-    return repr(value)
 
 
 def _shown(function: Callable[..., Any]) -> str:

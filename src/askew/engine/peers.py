@@ -4,7 +4,7 @@ All processes run the same program on the same recipe and seed, so that they kno
 client k belongs to process k mod their number, and nobody has to say so. What they do tell each other goes through
 here, and every exchange begins with a word from each: whether all is well, whether somebody pressed Ctrl-C, whether an
 error came up. So a run ends everywhere in the same round and for the same reason, and nobody waits for one that has
-given up. Values travel as torch writes them for `torch.load(weights_only=True)`: tensors and plain values, no code.
+given up. Values travel as checkpoints hold them (`askew.core.lasting`): tensors and plain values, no code.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from askew.core import interrupt
+from askew.core import interrupt, lasting
 from askew.core.errors import AskewError, DivergedError, LostError, PeerError, first_line
 from askew.core.interrupt import shielded
 
@@ -185,8 +185,7 @@ class Peers:
 
     def _read(self, content: Tensor) -> Any:
         place = str(self._gpu or "cpu")  # what another process had on its GPU
-        return torch.load(io.BytesIO(content.numpy().tobytes()), weights_only=True,
-                          map_location={f"cuda:{i}": place for i in range(MOST_GPUS)})
+        return lasting.read(io.BytesIO(content.numpy().tobytes()), {f"cuda:{i}": place for i in range(MOST_GPUS)})
 
 
 _joined: Peers | None = None

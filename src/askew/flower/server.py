@@ -27,6 +27,7 @@ from askew.flower.messages import Charge
 from askew.flower.roster import Roster, enrol, gather, known_again
 from askew.flower.server_task import RECIPES_OWN, ServerTask, build, check_recipe
 from askew.flower.settings import ServerSettings, server_settings
+from askew.rounds.lasting import check_lasting
 from askew.rounds.record import Record
 from askew.runs.data_prints import print_of_data, print_of_population
 from askew.runs.environment import describe_environment
@@ -103,6 +104,7 @@ def _begun(server: ServerTask, roster: Roster, grid: Any, settings: ServerSettin
         say(f"going on after round {deployment.round} of {recipe.rounds}")
     else:
         deployment = Deployment(task, engine, roster, server.tested)
+        check_lasting(deployment)
         environment = describe_environment(settings.device, engine=engine.name,
                                            training_threads=deployment.threads.training, replaced={})
         running = Running(deployment, recipe, RunFolder.create(out, recipe, environment), about=about)

@@ -17,7 +17,7 @@ RESERVED = frozenset({"round", "clients", "train_loss", "bytes_down", "bytes_up"
 
 
 def plain_numbers(where: str, values: Any, taken: frozenset[str]) -> dict[str, Any]:
-    """What a probe or an adversity has measured: numbers, lists and mappings of them.
+    """What a probe, a pool or an adversity has measured: numbers, lists and mappings of them.
 
     Args:
         where: whose values these are, for the error.
@@ -43,7 +43,7 @@ def plain_numbers(where: str, values: Any, taken: frozenset[str]) -> dict[str, A
 def _plain(where: str, value: Any) -> Any:
     if isinstance(value, torch.Tensor | np.ndarray | np.generic):
         value = value.tolist()
-    if isinstance(value, Mapping) and all(isinstance(key, str | int) for key in value):
+    if isinstance(value, Mapping) and all(isinstance(key, str | int | np.integer) for key in value):
         return {str(key): _plain(where, item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(where, item) for item in value]

@@ -58,7 +58,7 @@ def begin(task: Task, probe_context: ProbeContext, round: int, models: Mapping[i
     """Who trains which model: some of the clients, drawn by (seed, round), and for each of them what its pool says."""
     clients = sample(task, round)
     trainers = task.pool.trainers(pool_state, clients)
-    jobs = [Job(number, client) for number, users in trainers.items() for client in users]
+    jobs = [Job(int(number), int(client)) for number, users in trainers.items() for client in users]
     return Gathering(task, probe_context, round, models, pool_state, clients, jobs, memory)
 
 

@@ -246,7 +246,8 @@ class Simulation:
         self.models |= after
         self.round += 1
         changes = self._update_pool() if task.pool.needs_validation else Changes()
-        record |= task.pool.metrics(self.pool_state, task.population.groups)
+        measured = task.pool.metrics(self.pool_state, task.population.groups)
+        record |= plain_numbers(f"pool {task.recipe.pool.name}", measured, self._taken)
         record |= {name: value for name, value in (("cloned", [list(pair) for pair in changes.clones]),
                                                    ("deleted", list(changes.deleted))) if value}
         if self.round % task.recipe.evaluate_every == 0 or self.finished:

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from askew.core import files
+from askew.core import files, lasting
 from askew.core.errors import AskewError, first_line
 
 FORMAT = 1
@@ -200,7 +200,10 @@ def _sum_of(about: Mapping[str, Any]) -> str:
 def _load(path: Path, device: torch.device) -> Any:
     try:
         files.check_regular(path, "checkpoint")
-        return torch.load(path, weights_only=True, map_location=device)
+        return lasting.read(path, device)
+    except lasting.UnreadableError as error:  # written by an earlier version, or by somebody else
+        raise AskewError(f"{str(path)!r} cannot be read: {error}; let the piece that keeps it between rounds keep "
+                         "tensors, numbers and words, and begin the run again") from None
     except AskewError:
         raise
     except Exception as error:  # torch's reader has many ways to say that a file is damaged

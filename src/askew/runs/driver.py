@@ -33,6 +33,7 @@ from askew.engine.protocol import Engine
 from askew.engine.start import first_weights, start_context
 from askew.engine.task import Task
 from askew.engine.threads import examples_per_step, threads_for, use_threads
+from askew.rounds.lasting import check_lasting
 from askew.rounds.record import Record
 from askew.rounds.simulation import Simulation
 from askew.runs.cluster import Cluster, Part
@@ -225,8 +226,12 @@ class _Course:
         """Keep what is under way, as far as it can be written; one that cannot keeps no other from it."""
         with shielded():
             for i in list(self.running):
-                with contextlib.suppress(Exception):
+                try:
                     self.leave(i, INTERRUPTED)
+                except Exception as error:
+                    where = self.configurations[i].path or self.configurations[i].recipe.name
+                    warnings.warn(f"{where} could not be kept as it was when it was stopped: {first_line(error)}",
+                                  stacklevel=2)
 
     def _fail(self, i: int, error: Exception) -> None:
         """An error broke a configuration off: keep how far it came."""
@@ -366,6 +371,7 @@ class _Course:
         simulation = Simulation(task, engine, start=start)
         if path is None:
             return Running(simulation, recipe)
+        check_lasting(simulation)
         environment = describe_environment(means.device, engine=engine.name,
                                            compiled=getattr(engine, "compiled", False),
                                            training_threads=simulation.threads.training, precision=means.precision,

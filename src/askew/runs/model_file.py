@@ -18,6 +18,7 @@ from askew.core.bounds import Bounds
 from askew.core.columns import Columns, of_fields
 from askew.core.errors import AskewError, shown
 from askew.core.files import read_json, write_json
+from askew.core.literals import plain
 from askew.core.pool import MANY_CLIENTS
 from askew.core.registry import Spec
 from askew.core.targets import Targets
@@ -101,10 +102,11 @@ class About:
 
     def as_mapping(self) -> dict[str, Any]:
         """For the file: the format first."""
-        plain = {each.name: getattr(self, each.name) for each in fields(self)}
-        steps = [{"name": step.name, "arguments": {name: _plain(value) for name, value in step.args.items()}}
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        steps = [{"name": step.name, "arguments": {name: str(value) if isinstance(value, Spec) else plain(value)
+                                                  for name, value in step.args.items()}}
                  for step in self.preprocess]
-        return {"format": plain.pop("format"), **plain, "preprocess": steps, "models": dict(self.models),
+        return {"format": values.pop("format"), **values, "preprocess": steps, "models": dict(self.models),
                 "table": None if self.table is None else self.table.as_mapping()}
 
     @classmethod
@@ -174,11 +176,6 @@ def _personal(simulation: Simulation) -> dict[str, Tensor]:
         before, after = {**shared.params, **shared.buffers}, {**entered.params, **entered.buffers}
         rows.append({name: v for name, v in after.items() if v is not before[name]})
     return {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
-
-
-def _plain(value: Any) -> Any:
-    """An argument of a step as JSON has it."""
-    return str(value) if isinstance(value, Spec) else value.tolist() if hasattr(value, "tolist") else value
 
 
 def _version() -> str:

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from askew.core import interrupt
-from askew.core.errors import LostError, first_line
+from askew.core.errors import AskewError, LostError, first_line
 from askew.core.interrupt import shielded
 from askew.core.pool import MANY_CLIENTS
 from askew.core.recipe import Recipe
 from askew.engine.functional import state_dict_of
 from askew.engine.peers import Peers
+from askew.rounds.lasting import check_lasting
 from askew.rounds.left_out import totals
 from askew.rounds.record import Record
 from askew.rounds.simulation import Simulation
@@ -41,6 +42,7 @@ class Running:
         self.simulation, self.recipe, self.folder, self.records = simulation, recipe, folder, list(records)
         self._began, self._about = time.monotonic() - seconds, about or {}
         self._evaluation: dict[str, Any] | None = None
+        self._unsaved = False  # it has been said that a piece keeps what no checkpoint can hold
 
     @classmethod
     def from_checkpoint(cls, simulation: Simulation, recipe: Recipe, folder: RunFolder,
@@ -82,6 +84,14 @@ class Running:
 
     def _save(self) -> None:
         if self.folder:
+            try:
+                check_lasting(self.simulation)  # a state may have become another since the run began
+            except AskewError as error:
+                if not self._unsaved:
+                    warnings.warn(f"{self.folder.path} is no longer saved, and resumed from an earlier checkpoint at "
+                                  f"best: {error}", stacklevel=2)
+                self._unsaved = True
+                return
             with shielded():
                 self.folder.save_checkpoint(self.simulation.state, {**self._about, "seconds": round(self.seconds, 3)})
 
@@ -180,7 +190,7 @@ def _summary(simulation: Simulation, records: Sequence[Record], seconds: float, 
     if len(simulation.models) > 1:
         summary["models"] = sorted(simulation.models)
         if simulation.task.num_clients <= MANY_CLIENTS:
-            summary["choice"] = list(simulation.task.pool.choice(simulation.pool_state))
+            summary["choice"] = np.asarray(simulation.task.pool.choice(simulation.pool_state)).tolist()
     return summary
 
 

@@ -10,16 +10,17 @@ from typing import Any
 import torch
 from torch import nn
 
-from askew.core import registry
+from askew.core import lasting, registry
 from askew.core.arguments import checked
 from askew.core.client_piece import ClientPiece, OnGradient, Optimiser
 from askew.core.dataset import Dataset
-from askew.core.errors import AskewError, first_line
+from askew.core.errors import AskewError
 from askew.core.recipe import Recipe
 from askew.core.server_piece import Aggregator, ServerPiece
 from askew.core.tensors import Tree
 from askew.engine.sequential import Sequential
 from askew.engine.vectorised import Vectorised
+from askew.rounds.lasting import check_lasting
 from askew.rounds.round import one_round
 from askew.rounds.simulation import Simulation
 from askew.testing.forms import blamed, compare, forms, run, vectorised
@@ -108,13 +109,14 @@ def _check_checkpoint(trial: Trial) -> None:
     unbroken, gone_on = (Simulation(task, Sequential(task)) for task in tasks)
     for _ in range(trial.recipe.rounds - 1):
         unbroken.advance()
+    try:
+        check_lasting(unbroken)
+    except AskewError as error:
+        raise trial.failure(str(error)) from None
     file = io.BytesIO()
     torch.save(unbroken.state, file)
     file.seek(0)
-    try:
-        gone_on.state = torch.load(file, weights_only=True, map_location=trial.device)
-    except Exception as error:  # what torch will not read
-        raise trial.failure(f"a checkpoint cannot be read again: {first_line(error)}") from None
+    gone_on.state = lasting.read(file, trial.device)
     unbroken.advance()
     gone_on.advance()
     if not same(_lasting(gone_on), _lasting(unbroken)):
