@@ -50,6 +50,45 @@ def one_late() -> OnGradient:
                                                                         for n, v in ctx.params.items()})
 
 
+def three_late(weight: float = 0.3) -> OnUpdate:
+    """The update of three steps before; its state begins with one tensor in three places."""
+    return OnUpdate(lambda u, s, ctx: ({n: v + weight * s[2][n] for n, v in u.items()}, (u, s[0], s[1])),
+                    begin=lambda kept, ctx: ({n: torch.zeros_like(v) for n, v in ctx.params.items()},) * 3)
+
+
+def mean_and_first(at: int = 3) -> OnUpdate:
+    """From one step on, two parts of its state are one tensor."""
+    def update(u, s, ctx):
+        if ctx.step == at:
+            s = {"mean": u, "first": u}
+        else:
+            s = {"mean": {n: 0.5 * s["mean"][n] + 0.5 * v for n, v in u.items()}, "first": s["first"]}
+        return {n: s["mean"][n] + 0.1 * s["first"][n] for n in u}, s
+
+    return OnUpdate(update, begin=lambda kept, ctx: {part: {n: torch.zeros_like(v) for n, v in ctx.params.items()}
+                                                     for part in ("mean", "first")})
+
+
+def both_at_once() -> OnUpdate:
+    """In every step, two parts of its state are one tensor, and a third is what the round began with."""
+    return OnUpdate(lambda u, s, ctx: ({n: v + 0.2 * s[0][n] + 0.1 * s[1][n] + 0.1 * s[2][n] for n, v in u.items()},
+                                       (u, u, dict(ctx.start))),
+                    begin=lambda kept, ctx: tuple({n: torch.zeros_like(v) for n, v in ctx.params.items()}
+                                                  for _ in range(3)))
+
+
+def by_table(what: str = "step") -> OnUpdate:
+    """A table of numbers for some steps or rounds, in which no tensor is found."""
+    return OnUpdate(lambda u, s, ctx: ({n: {0: 0.1, 1: 0.3, 2: 0.2}.get(getattr(ctx, what) + 1, 1.0) * v
+                                        for n, v in u.items()}, s))
+
+
+def whole_sgd(by: str = "int", lr: float = 0.001) -> Optimiser:
+    """What is beyond a multiple of 8 of a gradient; small ones are all of that."""
+    whole = {"int": lambda v: (v / 8).int(), "div": lambda v: torch.div(v, 8, rounding_mode="trunc")}[by]
+    return Optimiser(lambda g, s, ctx: ({n: -lr * (v - 8 * whole(v)) for n, v in g.items()}, s))
+
+
 def boxed_sgd(lr: float = 0.3, box: float = 0.3) -> Optimiser:
     """Every weight stays in a box that few numbers reach."""
     return Optimiser(lambda g, s, ctx: ({n: (ctx.params[n] - lr * v).clamp(-box, box) - ctx.params[n]
@@ -80,7 +119,12 @@ CLIENTS = {
     "the weights in a state": ["sgd(lr=0.5)", "heavy_ball()"], "an anchor in a state": ["anchored()", "sgd(lr=0.5)"],
     "views of the weights": ["sgd(lr=0.5)", "of_views()"], "two gradients before": ["two_before()", "sgd(lr=0.5)"],
     "the gradient before": ["one_late()", "sgd(lr=0.5)"], "in a box": ["boxed_sgd()"],
-    "cut gradients": ["clamped_sgd()"], "large tensors stay": ["sgd(lr=0.1)", "remember_large()"],
+    "cut gradients": ["clamped_sgd()"], "three steps before": ["sgd(lr=0.1)", "three_late()"],
+    "one tensor from a step on": ["sgd(lr=0.1)", "mean_and_first()"],
+    "one tensor in two places": ["sgd(lr=0.1)", "both_at_once()"],
+    "a table of steps": ["sgd(lr=0.1)", "by_table()"], "a table of rounds": ["sgd(lr=0.1)", "by_table(what='round')"],
+    "cut gradients to whole numbers": ["whole_sgd()"], "cut gradients by division": ["whole_sgd(by='div')"],
+    "large tensors stay": ["sgd(lr=0.1)", "remember_large()"],
     **{f"large by {by}": [f"shrink_large(by='{by}')", "sgd(lr=0.1)"] for by in SIZES},
 }
 
@@ -89,8 +133,8 @@ CLIENTS = {
 def pieces(monkeypatch):
     registry.names("client")
     monkeypatch.setattr(registry, "_PIECES", {kind: dict(found) for kind, found in registry._PIECES.items()})
-    for function in (heavy_ball, anchored, of_views, two_before, one_late, boxed_sgd, clamped_sgd, shrink_large,
-                     remember_large):
+    for function in (heavy_ball, anchored, of_views, two_before, one_late, three_late, mean_and_first, both_at_once,
+                     by_table, whole_sgd, boxed_sgd, clamped_sgd, shrink_large, remember_large):
         piece("client")(function)
 
 
@@ -104,7 +148,7 @@ def data(scale: float = 1.0) -> askew.Dataset:
 def task_of(name: str) -> object:
     recipe = askew.Recipe(population="power_law(clients=5, exponent=1.0, min_examples=10)", rounds=2, epochs=2,
                           batch_size=16, client=CLIENTS[name], model="mlp(hidden=[16])")
-    return build_task(recipe, data=data(100.0 if name == "cut gradients" else 1.0))
+    return build_task(recipe, data=data(100.0 if name.startswith("cut") else 1.0))
 
 
 @pytest.mark.parametrize("name", CLIENTS)
@@ -131,12 +175,14 @@ def test_compiled():
     ("views of the weights", lambda g, w, b, a, start: -0.5 * g[0] + 0.9 * (w - b)),
     ("an anchor in a state", lambda g, w, b, a, start: -0.5 * (g[0] + w - start)),
     ("two gradients before", lambda g, w, b, a, start: -0.5 * (g[0] + 0.5 * g[1] - 0.25 * g[2])),
+    ("cut gradients to whole numbers", lambda g, w, b, a, start: -0.001 * (g[0] - 8 * torch.trunc(g[0] / 8))),
+    ("cut gradients by division", lambda g, w, b, a, start: -0.001 * (g[0] - 8 * torch.trunc(g[0] / 8))),
     ("the gradient before", lambda g, w, b, a, start: -0.5 * g[1]),
     ("in a box", lambda g, w, b, a, start: (w - 0.3 * g[0]).clamp(-0.3, 0.3) - w),
 ])
 def test_by_hand(name, step):
     """One client, ten steps on all examples; `step` has the last three gradients, the weights and those before."""
-    whole = data()
+    whole = data(100.0 if name.startswith("cut") else 1.0)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         net = torch.nn.Linear(4, 3)

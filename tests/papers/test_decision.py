@@ -1,5 +1,6 @@
 """What decides a claim, by hand."""
 
+import math
 import statistics
 
 import pytest
@@ -85,6 +86,12 @@ def test_three_seeds_in_common_are_judged_seed_by_seed():
     assert decide(ABOVE, less) == "open: within the noise"
     two = {"a": seeds(53, 63), "b": seeds(50, 60)}  # by their noise: 3 > 2 sqrt(2)
     assert decide(ABOVE, two) == "holds"
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf])
+def test_what_is_no_number_decides_nothing(odd):
+    assert decide(ABOVE, values(a=odd, b=50.0)) != "holds"
+    assert decide(GROWS, values(a=50.0, b=60.0, c=odd)) != "holds"
 
 
 def test_margins_that_bend_are_those_of_the_means():

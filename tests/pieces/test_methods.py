@@ -137,3 +137,25 @@ def test_every_method_runs_on_the_default_base_and_survives_a_file(name):
     result = askew.run(recipe)
     assert len(result.records) == 2
     assert all(torch.isfinite(v).all() for v in result.model.values())
+
+
+class Wide(torch.nn.Module):
+    """A network in another precision than most."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.fc1, self.fc2 = torch.nn.Linear(64, 8, dtype=dtype), torch.nn.Linear(8, 10, dtype=dtype)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.fc2(self.fc1(x.flatten(1).to(self.fc1.weight.dtype)).relu())
+
+
+# fedbn wants BatchNorm; in bf16, half as many, in turns
+@pytest.mark.parametrize(("name", "dtype"), [(name, dtype) for at, name in enumerate(METHODS) if name != "fedbn"
+                                             for dtype in (torch.float64, torch.bfloat16)[: 1 + at % 2]], ids=str)
+def test_every_method_trains_networks_of_other_precision(name, dtype):
+    """Statistics add up in double precision; what comes of them is in the model's own."""
+    recipe = BASE.replace(population=str(BASE.population) + " + hold_out(0.1)", rounds=1)
+    made = registry.build("method", name, recipe=recipe)
+    result = askew.run(made, model=Wide(dtype), engine="sequential")
+    assert {v.dtype for v in result.model.values()} == {dtype}

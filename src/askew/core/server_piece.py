@@ -149,7 +149,7 @@ def _check_weigh(p: ServerPiece) -> None:
         alone = torch.cat([p.weigh(Senders([k], *facts[:, k : k + 1])) for k in range(3)])
     except Exception:  # the round says what is wrong with it
         return
-    if together.shape == alone.shape and not torch.allclose(together, alone):
+    if together.shape == alone.shape and not torch.allclose(together, alone, equal_nan=True):
         raise AskewError(f"server: {p.name} weighs a client by the others that come with it, and an engine hands a "
                          "round over in parts; let `weigh` look at each client by itself, such as senders.examples: "
                          "the mean divides by their sum")

@@ -27,7 +27,7 @@ def first_weights(start: Start, ctx: StartContext) -> ModelState:
         AskewError: one line with the first tensor that is not so; it would not be trained, or fail in round 1.
     """
     name, fresh, made = start.spec.name if start.spec else "start", ctx.fresh, start.make(ctx)
-    if not isinstance(made, ModelState):
+    if not (isinstance(made, ModelState) and isinstance(made.params, dict) and isinstance(made.buffers, dict)):
         raise AskewError(f"start: {name} makes {shown(made)}; it must make a ModelState(params, buffers)")
     for what, tensors, wanted in (("params", made.params, fresh.params), ("buffers", made.buffers, fresh.buffers)):
         expected, forms = ({key: form_of(v) for key, v in some.items()} for some in (wanted, tensors))

@@ -36,7 +36,9 @@ class Traits:
         reads: what `begin`, `update` and `end` read of the context.
         draws: whether `update` draws random numbers.
         at_steps: what `update` reads of the context.
-        aliases: its state may lie in memory that engines write over: that of the weights, or of the state before.
+        aliases: after a step, a part of its state may share memory with another part, with what it was in another
+            place before, or with what the step was given: an engine that writes states in place has to copy it first.
+        looks_up: it looks for the round or the step in a table (`{0: 0.1}.get(ctx.step)`), where no tensor is found.
     """
 
     elementwise: bool
@@ -44,11 +46,12 @@ class Traits:
     draws: bool
     at_steps: frozenset[str] = frozenset()
     aliases: bool = False
+    looks_up: bool = False
 
 
 # Of a chain that cannot be tried on small tensors, or that branches on the round: the most careful answer.
 _EVERYTHING = frozenset({"params", "start", "round", "step", "steps", "client", "examples", "shared", "key"})
-_CAREFUL = Traits(False, _EVERYTHING, True, _EVERYTHING, True)
+_CAREFUL = Traits(False, _EVERYTHING, True, _EVERYTHING, True)  # what looks at numbers raises where they are tensors
 
 
 def traits_of(chain: ClientChain, params: Mapping[str, Tensor], shared: Mapping[str, Tree] | None = None) -> Traits:
@@ -66,16 +69,18 @@ def traits_of(chain: ClientChain, params: Mapping[str, Tensor], shared: Mapping[
 def _tried(chain: ClientChain, small: Params, shared: Mapping[str, Tree]) -> Traits:
     reads: set[str] = set()
     params, start = (tree_map(torch.clone, small) for _ in range(2))  # each in memory of its own, which shows
+    looked_up: list[Tensor] = []
+    number = _number(looked_up)
 
     def context() -> ClientContext:
         # Tensors as round and step: a piece that branches on their values looks at them, which shows.
-        return _Watched(dict(params), dict(start), torch.tensor(0), torch.tensor(0), 2, 0, 3, shared,
-                        lambda: rng.key(0, "traits"), reads)
+        return _Watched(dict(params), dict(start), number, number, 2, 0, 3, shared, lambda: rng.key(0, "traits"), reads)
 
     with torch.no_grad(), _Watch() as before:
         kept = chain.keep(ModelState(small))
         first = chain.begin(kept, context())
     shapes = {v.shape for v in small.values()}
+    first = tree_map(torch.clone, first)  # each part in memory of its own, as engines have it
     like_params = all(v.shape in shapes for v in tree_leaves(first)) and all(v.ndim for v in small.values())
     at_begin = set(reads)
     reads.clear()
@@ -94,14 +99,26 @@ def _tried(chain: ClientChain, small: Params, shared: Mapping[str, Tree]) -> Tra
     reads_all = before.measures or during.measures or after.measures
     return Traits(elementwise, _EVERYTHING if reads_all else frozenset(at_begin | at_steps | reads),
                   "key" in at_steps, at_steps,
-                  before.measures or during.measures or _aliases(params, first, state))
+                  before.measures or during.measures or _aliases((params, start, shared), first, state),
+                  bool(looked_up))
 
 
-def _aliases(params: Params, first: Tree, after: Tree) -> bool:
-    """Whether a state lies in the weights' memory, or the state after a step in another place's of the one before."""
-    weights, old, new = ([place_of(v) for v in tree_leaves(tree)] for tree in (params, first, after))
-    moved = any(where in old and (at >= len(old) or old[at] != where) for at, where in enumerate(new) if where)
-    return moved or any(where in weights for where in (*old, *new) if where)
+def _aliases(given: Tree, before: Tree, after: Tree) -> bool:
+    """Whether a part of the state after a step lies in memory that is not its own."""
+    taken, old, new = ([place_of(v) for v in tree_leaves(tree)] for tree in (given, before, after))
+    return any(where in taken or new.count(where) > 1 or (where in old and (at >= len(old) or old[at] != where))
+               for at, where in enumerate(new) if where)
+
+
+def _number(looked_up: list[Tensor]) -> Tensor:
+    """A 0 as round and step, which takes down itself, and what is made of it, when a table is asked for it."""
+
+    class Number(Tensor):
+        def __hash__(self) -> int:
+            looked_up.append(self)
+            return super().__hash__()
+
+    return torch.tensor(0).as_subclass(Number)
 
 
 def _broadcasts(chain: ClientChain, small: Params) -> bool:
@@ -149,8 +166,11 @@ class Operations(TorchDispatchMode):
         self.names: set[str] = set()
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.names.add(function.overloadpacket.__name__)
-        return function(*args, **(kwargs or {}))
+        made = function(*args, **(kwargs or {}))
+        whole = isinstance(made, Tensor) and not made.is_floating_point()
+        rounds = whole or (kwargs or {}).get("rounding_mode")
+        self.names.add("rounded" if rounds else function.overloadpacket.__name__)
+        return made
 
 
 class _Watch(TorchFunctionMode):

@@ -26,7 +26,7 @@ from askew.core.cohort import squared_lengths
 from askew.core.compat import BatchNorm, foreach_add_, foreach_sub_, tree_map
 from askew.core.errors import AskewError, first_line, suggest
 from askew.core.registry import numbers_of
-from askew.core.tensors import Params, Tree, add, apart, places_in
+from askew.core.tensors import Params, Tree, add
 from askew.engine.batched import local_losses
 from askew.engine.batched_chain import BatchedChain, Facts
 from askew.engine.graphed import PRECISIONS, GraphedNetwork, GraphedSteps
@@ -210,6 +210,8 @@ class Vectorised:
         batch_sizes = work.batch_sizes(self.task.recipe.batch_size)
         even = len(set(steps)) == 1 and all((row == row.max()).all() for row in batch_sizes.T)
         # Graphs have fixed shapes: unequal clients have padding there, which some networks must not see.
+        if self._steps is not None and work.chain.traits.looks_up:
+            self._do_without("a piece looks for the round or the step in a table")
         if self._steps is not None and (even or self._stacked):
             return self._steps.run(work, batch_sizes)
         params, buffers = ({name: v.expand(len(steps), *v.shape[1:]).clone() for name, v in given.items()}
@@ -259,7 +261,7 @@ class Vectorised:
             u, after = chain.update(dict(zip(params, gradients, strict=True)), before, now, start, work.round, noise, t,
                                    work.facts.of_rows(who))
             if chain.traits.aliases:
-                after = apart(after, places_in(all_params, before))
+                after = tree_map(torch.clone, after)
             if isinstance(who, slice):  # in their own memory: `v[who] += u` would write every weight twice
                 foreach_add_([v[who] for v in all_params.values()], [u[name] for name in all_params])
             else:
@@ -348,6 +350,7 @@ def _put(state: Tree, who: slice | Tensor, new: Tree) -> Tree:
         return new
 
     def put(old: Tensor, rows: Tensor) -> Tensor:
+        old = old.contiguous() if 0 in old.stride() else old  # one number for all clients so far
         old[who] = rows
         return old
 

@@ -46,14 +46,16 @@ def decide(claim: Claim, values: Mapping[str, Value]) -> Decision:
     """
     ours, noise = _evidence(claim, values)
     missing = missing_rows(claim, ours)
-    of_all = BY_CHANCE / len(claim.met_by({**ours, **dict.fromkeys(missing, 0.0)}))
+    number = len(claim.met_by({**ours, **dict.fromkeys(missing, 0.0)}))
+    of_all = BY_CHANCE / number
     margins = _margins(claim, ours, noise, values, missing)
     if any(margin.value < -quantile(of_all, margin.freedom) * margin.spread for margin in margins):
         return "fails"
     if missing:
         lost = all(values.get(name, Value()).measured for name in missing)
         return LOST if lost else "not measured"
-    met = all(margin.value > quantile(BY_CHANCE, margin.freedom) * margin.spread for margin in margins)
+    met = len(margins) == number and all(  # one that is no number is not met
+        margin.value > quantile(BY_CHANCE, margin.freedom) * margin.spread for margin in margins)
     return "holds" if met else "open: within the noise"
 
 

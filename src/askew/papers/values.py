@@ -44,7 +44,7 @@ class Value:
     @property
     def counts(self) -> bool:
         """Whether it is evidence of anything."""
-        return self.mean is not None and not self.lost
+        return self.mean is not None and math.isfinite(self.mean) and not self.lost
 
 
 @dataclass(frozen=True)

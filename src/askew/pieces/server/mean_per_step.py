@@ -39,7 +39,7 @@ def mean_per_step(momentum: Decay = 0.0) -> Aggregator:
 
     def update(u: Params, state: Tree, ctx: ServerContext) -> tuple[Params, Tree]:
         direction, walk = ctx.cohort[statistic]
-        return {name: walk.to(v.device) * v for name, v in direction.items()}, state
+        return {name: (walk.to(v.device) * v).to(ctx.params[name].dtype) for name, v in direction.items()}, state
 
     def check(plan: Plan) -> None:
         for p in plan.client:
