@@ -155,7 +155,7 @@ class Wide(torch.nn.Module):
                                              for dtype in (torch.float64, torch.bfloat16)[: 1 + at % 2]], ids=str)
 def test_every_method_trains_networks_of_other_precision(name, dtype):
     """Statistics add up in double precision; what comes of them is in the model's own."""
-    recipe = BASE.replace(population=str(BASE.population) + " + hold_out(0.1)", rounds=1)
-    made = registry.build("method", name, recipe=recipe)
+    recipe = BASE.replace(population="iid(clients=3) + hold_out(0.1) + subset(0.05)", rounds=1, batch_size=10)
+    made = registry.find("method", name)(recipe)
     result = askew.run(made, model=Wide(dtype), engine="sequential")
     assert {v.dtype for v in result.model.values()} == {dtype}
