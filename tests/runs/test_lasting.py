@@ -136,7 +136,7 @@ def test_a_checkpoint_of_an_earlier_version_is_not_called_damaged(tmp_path: Path
                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
     NEXT["state"] = lambda number, before: deque([number])
     for module in (driver, running):
-        monkeypatch.setattr(module, "check_lasting", lambda simulation: None)
+        monkeypatch.setattr(module, "check_lasting", lambda task, state: None)
     assert askew.run(keeping("probe"), out=tmp_path / "run", on_round=stop).interrupted
     with pytest.raises(askew.AskewError, match=r"2.pt' cannot be read: it holds a collections.deque") as error:
         askew.resume(tmp_path / "run")

@@ -104,7 +104,7 @@ def _begun(server: ServerTask, roster: Roster, grid: Any, settings: ServerSettin
         say(f"going on after round {deployment.round} of {recipe.rounds}")
     else:
         deployment = Deployment(task, engine, roster, server.tested)
-        check_lasting(deployment)
+        check_lasting(deployment.task, deployment.state)
         environment = describe_environment(settings.device, engine=engine.name,
                                            training_threads=deployment.threads.training, replaced={})
         running = Running(deployment, recipe, RunFolder.create(out, recipe, environment), about=about)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from askew.core.errors import AskewError
 from askew.core.lasting import unreadable_type
-from askew.rounds.simulation import Simulation
+from askew.engine.task import Task
 
 
-def check_lasting(simulation: Simulation) -> None:
-    """Refuse a state that no checkpoint can hold, and name the piece; only its structure is walked."""
-    state, task = simulation.state, simulation.task
+def check_lasting(task: Task, state: Mapping[str, Any]) -> None:
+    """Refuse a simulation's state that no checkpoint can hold, and name the piece; only its structure is walked."""
     chains = [model["chain"] for model in state["models"].values()]
     parts = [(f"server {piece.name}", [chain[at] for chain in chains]) for at, piece in enumerate(task.server.pieces)]
     parts += [(f"probe {spec.name}", of_models) for spec, of_models in zip(task.recipe.probes, state["probes"],

@@ -371,7 +371,7 @@ class _Course:
         simulation = Simulation(task, engine, start=start)
         if path is None:
             return Running(simulation, recipe)
-        check_lasting(simulation)
+        check_lasting(task, simulation.state)
         environment = describe_environment(means.device, engine=engine.name,
                                            compiled=getattr(engine, "compiled", False),
                                            training_threads=simulation.threads.training, precision=means.precision,

@@ -84,8 +84,9 @@ class Running:
 
     def _save(self) -> None:
         if self.folder:
+            state = self.simulation.state
             try:
-                check_lasting(self.simulation)  # a state may have become another since the run began
+                check_lasting(self.simulation.task, state)  # it may have become another since the run began
             except AskewError as error:
                 if not self._unsaved:
                     warnings.warn(f"{self.folder.path} is no longer saved, and resumed from an earlier checkpoint at "
@@ -93,7 +94,7 @@ class Running:
                 self._unsaved = True
                 return
             with shielded():
-                self.folder.save_checkpoint(self.simulation.state, {**self._about, "seconds": round(self.seconds, 3)})
+                self.folder.save_checkpoint(state, {**self._about, "seconds": round(self.seconds, 3)})
 
     def _collected(self) -> bool:
         """Whether all that clients remember is here, also of other processes: where one is gone, its clients' is, and

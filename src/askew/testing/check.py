@@ -110,7 +110,7 @@ def _check_checkpoint(trial: Trial) -> None:
     for _ in range(trial.recipe.rounds - 1):
         unbroken.advance()
     try:
-        check_lasting(unbroken)
+        check_lasting(unbroken.task, unbroken.state)
     except AskewError as error:
         raise trial.failure(str(error)) from None
     file = io.BytesIO()
