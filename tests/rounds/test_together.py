@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import askew
+from askew.engine import vectorised
 from askew.rounds import round as module
 from askew.rounds import together
 from askew.runs.sweep import grid, sweep
@@ -37,13 +38,40 @@ def test_together_as_alone(method, monkeypatch):
     monkeypatch.setattr(module, "aggregate_together", lambda *work: used.append(plain(*work)) or used[-1])
     outcomes = sweep(recipes, engine="vectorised")
     assert len(used) == BASE.rounds
-    assert all((made is not None) == batched for made in used)
+    assert all(len(made) == (len(recipes) if batched else 0) for made in used)
+    assert_as_alone(recipes, outcomes, monkeypatch)
+
+
+def assert_as_alone(recipes, outcomes, monkeypatch):
     monkeypatch.setattr(together, "FROM", len(recipes) + 1)
     for outcome, alone in zip(outcomes, sweep(recipes, engine="vectorised"), strict=True):
         for name, v in alone.model.items():
             torch.testing.assert_close(outcome.model[name], v, rtol=1e-6, atol=1e-7)
         assert [record["train_loss"] for record in outcome.records] == pytest.approx(
             [record["train_loss"] for record in alone.records])
+
+
+def test_servers_of_several_kinds_each_with_its_own(monkeypatch):
+    """FedAvg and FedAvgM train together, and their servers are two computations; a lone third goes by itself."""
+    recipes = [recipe for method in (askew.methods.fedavg, askew.methods.fedavgm)
+               for recipe in grid(method(BASE), SEEDS)] + [askew.methods.fedexp(BASE)]
+    used, plain = [], together._aggregated
+    monkeypatch.setattr(together, "_aggregated", lambda *work: used.append(len(work[0])) or plain(*work))
+    outcomes = sweep(recipes, engine="vectorised")
+    assert used == BASE.rounds * [4, 4]
+    assert_as_alone(recipes, outcomes, monkeypatch)
+
+
+@pytest.mark.parametrize(("chunk_jobs", "parts"), [(30, [5, 5]), (36, [5, 5]), (16, [])])
+def test_more_clients_than_an_engine_takes_at_once(monkeypatch, chunk_jobs, parts):
+    """Ten configurations of six clients: by halves; in quarters, of 2.5 configurations, all go by themselves."""
+    recipes = grid(askew.methods.fedavgm(BASE), {"seed": [0, 1], "momentum.beta": [0.0, 0.2, 0.4, 0.6, 0.8]})
+    used, plain = [], together._aggregated
+    monkeypatch.setattr(together, "_aggregated", lambda *work: used.append(len(work[0])) or plain(*work))
+    monkeypatch.setitem(vectorised.CHUNK_JOBS, "cpu", chunk_jobs)
+    outcomes = sweep(recipes, engine="vectorised")
+    assert used == BASE.rounds * parts
+    assert_as_alone(recipes, outcomes, monkeypatch)
 
 
 def test_one_configuration_that_diverges_does_not_touch_the_others():

@@ -35,22 +35,20 @@ from askew.rounds.together import aggregate_together
 
 def one_round(gatherings: Sequence[Gathering], engine: Engine) -> list[dict[int, GlobalModel]]:
     """Train what the rounds of one or several configurations have to train, and make new models of it."""
+    made: dict[int, dict[int, GlobalModel]] = {}
     trained = engine.train([gathering.lane for gathering in gatherings])
     for lane, chunk in trained:
-        if len(gatherings) > 1 and chunk.together == len(gatherings):  # all are there, one chunk each
-            chunks = dict([(lane, chunk), *islice(trained, chunk.together - 1)])
-            if made := aggregate_together(gatherings, [chunks[i] for i in range(len(gatherings))]):
-                return made
-            for i, waiting in chunks.items():
-                gatherings[i].add(waiting)
-        else:
-            gatherings[lane].add(chunk)
+        chunks = dict([(lane, chunk), *islice(trained, chunk.together - 1)])  # they lie in memory at the same time
+        together = aggregate_together(gatherings, chunks)
+        made |= together
+        for i in (i for i in chunks if i not in together):
+            gatherings[i].add(chunks[i])
     peers = engine.peers
     let_in(gatherings, peers)
     if peers is not None:  # each process has its own clients' messages
         for gathering in gatherings:
             share(gathering, peers)
-    return [aggregate(gathering) for gathering in gatherings]
+    return [made[i] if i in made else aggregate(gathering) for i, gathering in enumerate(gatherings)]
 
 
 def begin(task: Task, probe_context: ProbeContext, round: int, models: Mapping[int, GlobalModel], pool_state: PoolState,

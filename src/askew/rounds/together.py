@@ -6,7 +6,7 @@ at the server, several models, probes, pieces that look at a value) goes one aft
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -28,12 +28,46 @@ from askew.rounds.mishaps import spoils
 FROM = 4  # configurations: stacking a few takes as long as going through them
 
 
-def aggregate_together(gatherings: Sequence[Gathering], chunks: Sequence[Chunk]) -> list[dict[int, GlobalModel]] | None:
-    """The new models of all configurations, each of which has sent one chunk; None where they must go one by one."""
+Models = dict[int, GlobalModel]  # by their numbers
+
+
+def aggregate_together(gatherings: Sequence[Gathering], chunks: Mapping[int, Chunk]) -> dict[int, Models]:
+    """The new models of those configurations that need not go one by one.
+
+    Args:
+        gatherings: of all configurations.
+        chunks: number of the configuration -> what an engine has trained of it, all at once.
+    """
+    kinds: dict[Hashable, list[int]] = {}
+    for i, chunk in chunks.items() if len(chunks) >= FROM else ():
+        kinds.setdefault(_kind(gatherings[i], chunk), []).append(i)
+    kinds.pop(None, None)
+    made: dict[int, Models] = {}
+    for numbers in kinds.values():
+        if len(numbers) >= FROM:
+            models = _aggregated([gatherings[i] for i in numbers], [chunks[i] for i in numbers])
+            made |= zip(numbers, models, strict=bool(models))
+    return made
+
+
+def _kind(gathering: Gathering, chunk: Chunk) -> Hashable:
+    """What configurations have in common whose rounds have one shape and whose servers differ in numbers only.
+
+    None where a round is not all there, or where somebody wants to look at it by itself.
+    """
+    task, clients = gathering.task, [job.client for job in chunk.jobs]
+    if (len(clients) < max(2, len(gathering.jobs)) or clients != sorted(clients) or list(gathering.entries) != [0]
+            or task.probes or task.guards or any(piece.trains for piece in task.server.pieces) or spoils(task)):
+        return None
+    pieces = repr([registry.without_numbers(spec) for spec in task.recipe.server])
+    return gathering.round, len(clients), task.num_clients, pieces
+
+
+def _aggregated(gatherings: Sequence[Gathering], chunks: Sequence[Chunk]) -> list[Models]:
+    """The new models of configurations of one kind; none where a piece cannot be batched."""
     first = gatherings[0]
     specs = [gathering.task.recipe.server for gathering in gatherings]
-    if not _alike(gatherings, chunks) or (varying := _differing(specs)) is None:
-        return None
+    varying = _differing(specs)
     device = first.task.device
     values = {at: on_device(numbers, device) for at, numbers in varying.items()}
     plain, like, clients = first.task.server, first.entries[0].model, first.task.num_clients
@@ -61,28 +95,15 @@ def aggregate_together(gatherings: Sequence[Gathering], chunks: Sequence[Chunk])
                 _stacked([entry.chain for entry in entries]), _stacked([entry.model.params for entry in entries]),
                 keys, values)
     except (RuntimeError, ValueError, TypeError, AskewError):  # a piece that cannot be batched: whatever torch says
-        return None
+        return []
     for i, (gathering, chunk) in enumerate(zip(gatherings, chunks, strict=True)):
         gathering.take_aggregated(chunk, lengths[i])
     return [{0: GlobalModel(ModelState(_row(params, i), _row(buffers, i)), _row(states, i))}
             for i in range(len(gatherings))]
 
 
-def _alike(gatherings: Sequence[Gathering], chunks: Sequence[Chunk]) -> bool:
-    """Whether their rounds have the same shape, and nobody wants to look at single ones."""
-    first = gatherings[0]
-    rounds = {(g.round, len(g.jobs), g.task.num_clients) for g in gatherings}
-    in_order = all([job.client for job in chunk.jobs] == sorted(job.client for job in chunk.jobs) for chunk in chunks)
-    return (len(gatherings) >= FROM and len(rounds) == 1 and len(first.jobs) > 1 and in_order
-            and all(len(chunk.jobs) == len(g.jobs) for g, chunk in zip(gatherings, chunks, strict=True))
-            and all(list(g.entries) == [0] and not g.task.probes and not any(p.trains for p in g.task.server.pieces)
-                    and not g.task.guards and not spoils(g.task) for g in gatherings))
-
-
-def _differing(specs: Sequence[Sequence[Spec]]) -> dict[tuple[int, str], list[float]] | None:
-    """(piece, path of a number in it) -> its values, where only numbers differ; None where anything else does."""
-    if len({repr([registry.without_numbers(spec) for spec in pieces]) for pieces in specs}) > 1:
-        return None
+def _differing(specs: Sequence[Sequence[Spec]]) -> dict[tuple[int, str], list[float]]:
+    """(piece, path of a number in it) -> its values, where these are not all the same."""
     varying: dict[tuple[int, str], list[float]] = {}
     for at, first in enumerate(specs[0]):
         numbers = [registry.numbers_of(pieces[at]) for pieces in specs]
