@@ -6,6 +6,7 @@ References:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -78,22 +79,13 @@ def clone_and_delete(milestones: Sequence[int] = (5, 15, 25, 30), window: int = 
         kept, ones = np.ones((num_clients, 1), bool), np.ones((num_clients, 1))
         return stored(1, [0], kept, ones, ones, ones, np.zeros((num_clients, 1, window)), [0])
 
-    def trainers(state: PoolState, clients: Sequence[int]) -> Mapping[int, Sequence[int]]:
-        who = np.asarray(clients, np.int64)
-        kept = zip(state["models"], state["kept"].numpy()[who].T, strict=True)
-        return {m: who[users].tolist() for m, users in kept if users.any()}
-
-    def scores(state: PoolState, model: int, clients: Sequence[int]) -> Sequence[float]:
-        sent: list[float] = state["sent"][list(clients), state["models"].index(model)].tolist()
-        return sent
-
     def after_round(state: PoolState, accuracies: np.ndarray, round: int, key: Tensor) -> tuple[PoolState, Changes]:
         kept, made = state["kept"].numpy(), state["made"]
         seen = [min(n + 1, window) for n in state["seen"]]
         latest = np.where(kept, accuracies, 0.0)
         history = np.concatenate([state["history"].numpy()[:, :, 1:], latest[:, :, None]], axis=2)
         means = np.stack([history[:, m, window - n :].mean(axis=1) for m, n in enumerate(seen)], axis=1)
-        kept, c = prune(kept, normalised(means, kept), round)
+        kept, c = prune(kept, normalised(means, kept), keep_at_least, late_score if round > late_round else -math.inf)
         alive = np.flatnonzero(kept.any(axis=0))
         models, seen = [state["models"][m] for m in alive], [seen[m] for m in alive]
         kept, c, history = (np.take(v, alive, axis=1) for v in (kept, c, history))
@@ -107,57 +99,51 @@ def clone_and_delete(milestones: Sequence[int] = (5, 15, 25, 30), window: int = 
         new = stored(made, models, kept, c, randomised(c, kept, key), measured, history, seen)
         return new, Changes(clones, [m for m in state["models"] if m not in models])
 
-    def prune(kept: np.ndarray, c: np.ndarray, round: int) -> tuple[np.ndarray, np.ndarray]:
-        """Which models stay with which device, and their scores, normalised again."""
-        best = np.where(kept, c, -np.inf).max(axis=1)
-        bad = kept & (best[:, None] - c >= spreads(c, kept)[:, None])
-        dropped = np.minimum(bad.sum(axis=1), np.maximum(kept.sum(axis=1) - keep_at_least, 0))
-        some = np.flatnonzero(dropped)
-        # Worst first, of equals the youngest: a stable order of the models from the youngest on.
-        order = kept.shape[1] - 1 - np.argsort(np.where(kept, c, np.inf)[some, ::-1], axis=1, kind="stable")
-        going = np.zeros(order.shape, bool)
-        np.put_along_axis(going, order, np.arange(kept.shape[1]) < dropped[some, None], axis=1)
-        kept = kept.copy()
-        kept[some] &= ~going
-        c = normalised(c, kept)  # the late rule speaks of shares of two models
-        if round > late_round:
-            late = (kept.sum(axis=1) == 2) & (np.where(kept, c, np.inf).min(axis=1) <= late_score)
-            top = np.where(kept, c, -np.inf).argmax(axis=1)
-            kept[late] = top[late, None] == np.arange(kept.shape[1])
-            c = np.where(late[:, None], kept, c)
-        return kept, c
-
     def randomised(c: np.ndarray, kept: np.ndarray, key: Tensor) -> np.ndarray:
         noise = np.zeros_like(c)
         for count, who, at in by_count(kept):
             noise[at] = rng.normal(rng.fold(key, torch.from_numpy(np.flatnonzero(who))), count).flatten().numpy()
         return normalised(np.maximum(c + score_noise * noise, LEAST_SCORE), kept)
 
-    def choice(state: PoolState) -> Sequence[int]:
-        chosen: list[int] = np.asarray(state["models"])[state["measured"].numpy().argmax(axis=1)].tolist()
-        return chosen
-
-    def metrics(state: PoolState, groups: np.ndarray | None) -> Mapping[str, Any]:
-        kept, chosen = state["kept"].numpy(), np.asarray(choice(state))
-        result: dict[str, Any] = {
-            "active_models": len(state["models"]),
-            "kept_models": int(kept.sum()),
-            "most_kept_by_a_device": int(kept.sum(axis=1).max()),
-            "score_std": float(np.mean(spreads(state["scores"].numpy(), kept))),
-        }
-        if len(chosen) <= MANY_CLIENTS:
-            result["choice"] = chosen.tolist()
-        if groups is not None:
-            # Models are numbered upwards: of equally many votes, the first is the oldest.
-            votes = [np.unique(chosen[groups == g], return_counts=True) for g in np.unique(groups)]
-            result["group_choice"] = [int(models[counts.argmax()]) for models, counts in votes]
-        return result
-
-    def keeps(state: PoolState) -> tuple[Sequence[int], np.ndarray]:
-        return state["models"], state["kept"].numpy()
-
     return Pool(init, trainers, scores, after_round, choice, keeps, metrics, needs_validation=True,
                 restore=lambda state: restored(state, window))
+
+
+def trainers(state: PoolState, clients: Sequence[int]) -> Mapping[int, Sequence[int]]:
+    who = np.asarray(clients, np.int64)
+    kept = zip(state["models"], state["kept"].numpy()[who].T, strict=True)
+    return {m: who[users].tolist() for m, users in kept if users.any()}
+
+
+def scores(state: PoolState, model: int, clients: Sequence[int]) -> Sequence[float]:
+    sent: list[float] = state["sent"][list(clients), state["models"].index(model)].tolist()
+    return sent
+
+
+def choice(state: PoolState) -> Sequence[int]:
+    chosen: list[int] = np.asarray(state["models"])[state["measured"].numpy().argmax(axis=1)].tolist()
+    return chosen
+
+
+def metrics(state: PoolState, groups: np.ndarray | None) -> Mapping[str, Any]:
+    kept, chosen = state["kept"].numpy(), np.asarray(choice(state))
+    result: dict[str, Any] = {
+        "active_models": len(state["models"]),
+        "kept_models": int(kept.sum()),
+        "most_kept_by_a_device": int(kept.sum(axis=1).max()),
+        "score_std": float(np.mean(spreads(state["scores"].numpy(), kept))),
+    }
+    if len(chosen) <= MANY_CLIENTS:
+        result["choice"] = chosen.tolist()
+    if groups is not None:
+        # Models are numbered upwards: of equally many votes, the first is the oldest.
+        votes = [np.unique(chosen[groups == g], return_counts=True) for g in np.unique(groups)]
+        result["group_choice"] = [int(models[counts.argmax()]) for models, counts in votes]
+    return result
+
+
+def keeps(state: PoolState) -> tuple[Sequence[int], np.ndarray]:
+    return state["models"], state["kept"].numpy()
 
 
 def stored(made: int, models: list[int], kept: np.ndarray, scores: np.ndarray, sent: np.ndarray, measured: np.ndarray,
@@ -200,6 +186,29 @@ def restored(state: PoolState, window: int) -> PoolState:
             history[client, at[m], window - len(past) :] = past
     return stored(state["made"], models, ~np.isnan(scores), np.nan_to_num(scores), matrix(state["sent"], 0.0),
                   matrix(state["measured"], -np.inf), history, seen)
+
+
+def prune(kept: np.ndarray, c: np.ndarray, keep_at_least: int, late_score: float) -> tuple[np.ndarray, np.ndarray]:
+    """Which models stay with which device, and their scores, normalised again.
+
+    Args:
+        late_score: at which the worse of two models goes; -inf before the late rounds.
+    """
+    best = np.where(kept, c, -np.inf).max(axis=1)
+    bad = kept & (best[:, None] - c >= spreads(c, kept)[:, None])
+    dropped = np.minimum(bad.sum(axis=1), np.maximum(kept.sum(axis=1) - keep_at_least, 0))
+    some = np.flatnonzero(dropped)
+    # Worst first, of equals the youngest: a stable order of the models from the youngest on.
+    order = kept.shape[1] - 1 - np.argsort(np.where(kept, c, np.inf)[some, ::-1], axis=1, kind="stable")
+    going = np.zeros(order.shape, bool)
+    np.put_along_axis(going, order, np.arange(kept.shape[1]) < dropped[some, None], axis=1)
+    kept = kept.copy()
+    kept[some] &= ~going
+    c = normalised(c, kept)  # the late rule speaks of shares of two models
+    late = (kept.sum(axis=1) == 2) & (np.where(kept, c, np.inf).min(axis=1) <= late_score)
+    top = np.where(kept, c, -np.inf).argmax(axis=1)
+    kept[late] = top[late, None] == np.arange(kept.shape[1])
+    return kept, np.where(late[:, None], kept, c)
 
 
 def by_count(kept: np.ndarray) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
