@@ -119,6 +119,17 @@ def test_an_item_is_run_once_and_shown_beside_the_paper(run: Run) -> None:
     assert Path("results/toy2020/table1.json").stat().st_mtime_ns == before
 
 
+def test_only_some_rows(run: Run) -> None:
+    """The others are shown as they are, and a claim that asks for them is not decided."""
+    assert ["toy2020/table1", "0/1", "4.31", "k", "not", "run"] in lines_of(run("--rows", "sk*", "--no-estimate")[1])
+    _, out, _ = run("toy2020/table1", "--rows", "sk*", "--rows", "skewed")
+    rows = {line[0]: line for line in lines_of(out) if line}
+    assert len(rows["skewed"]) > len(rows["IID"])
+    assert "not measured: Skew costs accuracy (section 1)" in out
+    assert "1 of 1 runs done" in out
+    assert "1 of 2 runs done" in run("toy2020/table1", "--list")[1]
+
+
 def test_what_stands_in_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     (table,) = papers.find("toy2020/table1")
     wild = replace(table, name="wild", rows=tuple(
@@ -187,6 +198,7 @@ def test_quick_is_called_so_and_counts_for_nothing_else(run: Run) -> None:
 @pytest.mark.parametrize(("arguments", "message"), [
     (["toy2021"], "unknown paper 'toy2021'; did you mean 'toy2020'?"),
     (["toy2020/table2"], "toy2020 has no item 'table2'; did you mean 'table1'?"),
+    (["toy2020", "--rows", "skewd"], "--rows: no row is called 'skewd'; did you mean 'skewed'?"),
     (["toy2020", "--scale", "huge"], "--scale must be full or quick, got 'huge'"),
     (["toy2020", "--seeds", "0"], "--seeds must be at least 1, got 0"),
     (["--seeds", "0"], "--seeds must be at least 1, got 0"),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +19,7 @@ from askew.cli.common import AsJson, DataDir, Imports, console, err, import_modu
 from askew.cli.progress import Quiet, RunProgress
 from askew.cli.ray import Ray, WithRay, cluster_of
 from askew.cli.run import Device, Engine, Precision
-from askew.core.errors import AskewError
+from askew.core.errors import AskewError, suggest
 from askew.engine.choice import check_engine
 from askew.papers import papers
 from askew.papers.item import Item
@@ -41,6 +43,8 @@ def reproduce(
         help="full: the paper's experiment; quick: a reduced version that shows the ordering.")] = "full",
     seeds: Annotated[int | None, typer.Option(
         help="Run each with seeds 0 .. N-1; else as often as the paper did.", metavar="N")] = None,
+    rows: Annotated[list[str] | None, typer.Option(
+        metavar="PATTERN", help="Run only rows with such names: \"FedAvgM*\"; may be repeated.")] = None,
     listed: Annotated[bool, typer.Option("--list", help="Only list, run nothing.")] = False,
     estimate: Annotated[bool | None, typer.Option(
         "--estimate/--no-estimate",
@@ -70,16 +74,26 @@ def reproduce(
       askew reproduce zhao2018/table3-mnist --scale quick
 
       askew reproduce zhao2018/table3-cifar10 --seeds 3 --device cuda --limit 30m
+
+      askew reproduce hsu2019/figure5-c0.05-e1 --rows "FedAvgM*" --seeds 1
     """
     import_modules(imports)
     if scale not in SCALES:
         raise AskewError(f"--scale must be {' or '.join(SCALES)}, got {scale!r}")
     limit_s = None if limit is None else parse_seconds(limit)
-    items = papers.find(address) if address else papers.all_items()
+    whole = papers.find(address) if address else papers.all_items()
+    items = _with_rows(whole, rows) if rows else whole
     files = Results(results, scale)
+
+    def summarised() -> list[ItemSummary]:
+        """Whole tables, but of the runs those of the rows that were asked for."""
+        parts = {item.address: item for item in items}
+        return [replace(summarise(item, files, seeds), needs=tuple(needs([parts[item.address]], files, seeds)))
+                for item in whole if item.address in parts]
+
     if address is None or listed:
         rates = _rates(items, files, seeds, device, engine, precision, not as_json if estimate is None else estimate)
-        summaries = [summarise(item, files, seeds) for item in items]
+        summaries = summarised()
         if as_json:
             print_json({"items": [s.as_mapping(estimated_seconds(s.needs, rates)) for s in summaries],
                         **counts(summaries)})
@@ -96,7 +110,7 @@ def reproduce(
             complete = run_missing(items, files, seeds=seeds, work=work, engine=engine, precision=precision,
                                    device=device, data_dir=data_dir, limit_s=limit_s, on_round=progress.on_round,
                                    cluster=cluster)
-    summaries = [summarise(item, files, seeds) for item in items]
+    summaries = summarised()
     if as_json:
         rates = _rates(items, files, seeds, device, engine, precision, estimate=False)
         print_json({"items": [s.as_mapping(estimated_seconds(s.needs, rates)) for s in summaries], **counts(summaries)})
@@ -109,6 +123,17 @@ def reproduce(
                   soft_wrap=True)
         if not asked:
             raise typer.Exit(130)
+
+
+def _with_rows(items: Sequence[Item], patterns: Sequence[str]) -> Sequence[Item]:
+    """Those of which some rows have a matching name, with these rows only."""
+    names = list(dict.fromkeys(row.name for item in items for row in item.rows))
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise AskewError(f"--rows: no row is called {pattern!r}; {suggest(pattern, names)}")
+    chosen = [replace(item, rows=tuple(row for row in item.rows if any(fnmatchcase(row.name, p) for p in patterns)))
+              for item in items]
+    return [item for item in chosen if item.rows]
 
 
 def parse_seconds(text: str) -> float:
