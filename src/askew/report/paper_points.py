@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MOST_PLACES = 10  # beyond this a logarithmic axis is marked by powers of ten
+_APART = 0.05  # of a logarithmic axis: of two places that are nearer the first alone is marked
 _ASIDE = 6  # points to the right: a printed number stands beside ours, not on it
 
 
@@ -105,7 +107,12 @@ def _mark_places(axes: Axes, places: list[float], plot: Plot) -> None:
     if plot.log_x:
         axes.set_xscale("log")
         if len(places) <= _MOST_PLACES:
-            axes.set_xticks(places, [f"{place:g}" for place in places])
+            span = math.log(places[-1] / places[0])
+            marked = places[:1]
+            for place in places[1:]:
+                if math.log(place / marked[-1]) >= _APART * span:
+                    marked.append(place)
+            axes.set_xticks(marked, [f"{place:.3g}" for place in marked])
             axes.set_xticks([], minor=True)
     listed = re.fullmatch(r"(.*) \((.*)\)", plot.x_label)
     names = listed[2].split(", ") if listed else []
