@@ -10,6 +10,7 @@ import askew
 from askew.engine.build import build_task
 from askew.engine.layers.fast import use_fast_layers
 from askew.engine.rewrite import pool_before_relu, rewritten
+from askew.models.local_response_norm import LocalResponseNorm
 
 
 def network():
@@ -69,7 +70,7 @@ class Flip(nn.Module):
 
 @pytest.mark.parametrize("rewrite", [pool_before_relu, use_fast_layers])
 @pytest.mark.parametrize("pair", [(nn.ReLU(), nn.MaxPool2d(2)), (nn.MaxPool2d(2), nn.ReLU()),
-                                  (nn.ReLU(), nn.LocalResponseNorm(3))], ids=str)
+                                  (nn.ReLU(), LocalResponseNorm(3))], ids=str)
 def test_a_layer_in_several_places_stands_between_others(rewrite, pair):
     shared = Flip()
     network = nn.Sequential(shared, pair[0], shared, pair[1])

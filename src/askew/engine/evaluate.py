@@ -40,6 +40,11 @@ class Scores:
     measures: Mapping[str, float] = field(default_factory=dict)
 
 
+def in_parts(x: Tensor, device: torch.device | None = None) -> tuple[Tensor, ...]:
+    """Inputs or targets, as many at once as suit the device that judges them, by default theirs."""
+    return x.split(CHUNK.get((device or x.device).type, CHUNK["cuda"]))
+
+
 def outputs(task: Task, model: ModelState, x: Tensor) -> Iterator[Tensor]:
     """The network's outputs for stored inputs, chunk by chunk, in evaluation mode."""
     module = task.judged
@@ -48,7 +53,7 @@ def outputs(task: Task, model: ModelState, x: Tensor) -> Iterator[Tensor]:
     try:
         with torch.no_grad():
             places, tensors = places_of(module), {**model.params, **model.buffers}
-            for part in x.split(CHUNK):
+            for part in in_parts(x):
                 yield call(module, tensors, (cpu_order(task.prepare.apply(part, None)),), places)
     finally:
         module.train(was_training)
@@ -61,7 +66,7 @@ def predict(task: Task, model: ModelState, x: Tensor) -> Tensor:
 
 def example_scores(task: Task, model: ModelState, examples: Examples) -> Tensor:
     """The objective's headline of each example."""
-    parts = zip(outputs(task, model, examples.x), examples.y.split(CHUNK), strict=True)
+    parts = zip(outputs(task, model, examples.x), in_parts(examples.y), strict=True)
     return torch.cat([task.objective.scores(output.float(), target).float() for output, target in parts])
 
 
@@ -75,7 +80,7 @@ def evaluate(task: Task, model: ModelState) -> Scores:
     objective, examples = task.objective, task.data.test
     everything: list[Tensor] = []  # outputs, kept only where the objective takes the mean of all of them at once
     parts: dict[str, list[Tensor]] = {}
-    for output, target in zip(outputs(task, model, examples.x), examples.y.split(CHUNK), strict=True):
+    for output, target in zip(outputs(task, model, examples.x), in_parts(examples.y), strict=True):
         output = output.float()
         if objective.mean is not None:
             everything.append(output)

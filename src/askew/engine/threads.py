@@ -48,7 +48,8 @@ def threads_for(task: Task, engine: Engine, allowed: int | None = None) -> Threa
     an_example = forward_flops(task)
     # The others have many clients to keep a core busy, and give the same bits on any machine.
     shares = engine.one_at_a_time and an_example * examples_per_step(task) >= SHARED
-    return Threads(allowed if shares else 1, allowed if an_example * min(CHUNK, len(task.data.test)) >= SHARED else 1)
+    judged = an_example * min(CHUNK["cpu"], len(task.data.test))
+    return Threads(allowed if shares else 1, allowed if judged >= SHARED else 1)
 
 
 _allowed: ContextVar[int | None] = ContextVar("allowed threads", default=None)

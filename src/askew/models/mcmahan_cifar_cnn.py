@@ -9,6 +9,7 @@ from torch import nn
 
 from askew.core.registry import piece
 from askew.models.checks import require_classes, require_image
+from askew.models.local_response_norm import LocalResponseNorm
 
 
 @piece("model")
@@ -68,12 +69,12 @@ def _pool_same() -> nn.MaxPool2d:
     return nn.MaxPool2d(3, stride=2, ceil_mode=True)
 
 
-def _lrn() -> nn.LocalResponseNorm:
+def _lrn() -> LocalResponseNorm:
     """`tf.nn.lrn(4, bias=1, alpha=0.001 / 9, beta=0.75)`: radius 4 is a window of 9.
 
     torch divides alpha by the size of the window and TensorFlow does not, hence 0.001 here and 0.001 / 9 there.
     """
-    return nn.LocalResponseNorm(9, alpha=0.001, beta=0.75, k=1.0)
+    return LocalResponseNorm(9, alpha=0.001, beta=0.75, k=1.0)
 
 
 def _initialise_as_tutorial(network: nn.Sequential) -> None:

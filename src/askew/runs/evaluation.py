@@ -23,10 +23,9 @@ from askew.core.measures import class_means
 from askew.core.pool import MANY_CLIENTS
 from askew.core.skew import class_shares
 from askew.core.tensors import ModelState
-from askew.engine.evaluate import outputs, tested
+from askew.engine.evaluate import in_parts, outputs, tested
 from askew.engine.task import Task
 from askew.engine.threads import use_threads
-from askew.engine.tuning import CHUNK
 from askew.rounds.record import Record
 from askew.rounds.simulation import Simulation
 from askew.runs.tallies import Tally, tally_of
@@ -115,7 +114,7 @@ class _Evaluation:
         """Count a model's outputs; the headline of each test example."""
         task, at = self._task, 0
         headline: list[np.ndarray] = []
-        for output, target in zip(outputs(task, model, task.data.test.x), task.data.test.y.split(CHUNK), strict=True):
+        for output, target in zip(outputs(task, model, task.data.test.x), in_parts(task.data.test.y), strict=True):
             output, rows = output.float(), slice(at, at + len(target))
             values = {"loss": task.objective.losses(output, target), **task.objective.measures(output, target)}
             each = {name: value.cpu().double().numpy() for name, value in values.items()}

@@ -21,7 +21,7 @@ from askew.core.errors import AskewError, first_line, shown, suggest
 from askew.data.rows import Rows, read_rows, rows_of
 from askew.engine.build import prepared
 from askew.engine.device import available
-from askew.engine.tuning import CHUNK
+from askew.engine.evaluate import in_parts
 from askew.runs.deployed import Deployed, network_of, put_personal, put_weights, step_of
 from askew.runs.model_file import PERSONAL, About, read_about
 from askew.runs.run_folder import FAILED, INTERRUPTED, MODEL, RunFolder
@@ -180,7 +180,8 @@ class Trained:
         module = self._for(number, row)
         try:
             with torch.no_grad():
-                return torch.cat([module(part.to(self._device)).float().cpu() for part in x.split(CHUNK)])
+                return torch.cat([module(part.to(self._device)).float().cpu()
+                                  for part in in_parts(x, self._device)])
         except (RuntimeError, IndexError) as error:  # a token beyond the vocabulary, memory
             raise AskewError(f"predict: the network does not take these inputs: {first_line(error)}") from None
 

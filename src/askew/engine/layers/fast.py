@@ -1,7 +1,7 @@
 """Layers without weights that have kernels of our own on a GPU: local response normalisation and max pooling.
 
 They compute what torch's layers do, and stand in for them in networks with a client axis and where a model is
-evaluated. On other devices they are torch's.
+evaluated. On other devices pooling is torch's.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from askew.engine.kernels.lrn import local_response_norm
 from askew.engine.kernels.pool import MOST_POOLED, max_pool2d
 from askew.engine.rewrite import neighbours, pool_before_relu, rewritten
+from askew.models.local_response_norm import LocalResponseNorm
 
 
 class FastLocalResponseNorm(nn.Module):
@@ -46,7 +47,7 @@ def use_fast_layers(network: nn.Module) -> None:
     """Put them in the place of torch's, below `network`; names of weights stay what they were."""
     for parent in list(network.modules()):
         for name, child in list(parent._modules.items()):
-            if type(child) is nn.LocalResponseNorm:
+            if isinstance(child, nn.LocalResponseNorm) and type(child) in (nn.LocalResponseNorm, LocalResponseNorm):
                 setattr(parent, name, FastLocalResponseNorm(child))
             elif type(child) is nn.MaxPool2d and _fits(child):
                 setattr(parent, name, FastMaxPool2d(child))
