@@ -43,6 +43,13 @@ def test_bad_columns_are_refused(refused):
         from_huggingface(Rows(image=[], label=[]), good)
 
 
+def test_images_that_bytes_cannot_hold_are_refused(refused):
+    image = pytest.importorskip("PIL.Image")
+    rows = Rows(image=[image.fromarray(np.full((3, 4), 4000, np.uint16))], label=[0])
+    with refused("example 0 has more than 8 bits per pixel"):
+        from_huggingface(rows, rows)
+
+
 def test_a_real_datasets_object():
     datasets, image = pytest.importorskip("datasets"), pytest.importorskip("PIL.Image")
     pictures = [image.fromarray(np.full((4, 5, 3), [10 * i, 0, 255], np.uint8)) for i in range(6)]

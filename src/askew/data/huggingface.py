@@ -9,6 +9,7 @@ import numpy as np
 from askew.core.arguments import checked
 from askew.core.dataset import Dataset, Examples
 from askew.core.errors import AskewError, shown, suggest
+from askew.data.image_folder import plain_image
 from askew.data.labels import encode_labels
 from askew.data.npz import as_inputs
 
@@ -61,7 +62,7 @@ def _stack(where: str, rows: Any, column: str) -> np.ndarray:
     for i, row in enumerate(rows):
         array = np.asarray(row[column])
         if hasattr(row[column], "convert"):  # an image of Pillow
-            array = np.asarray(row[column].convert("L" if row[column].mode in ("1", "L") else "RGB"))
+            array = np.asarray(plain_image(f"{where}: example {i}", row[column]))
             array = array[None] if array.ndim == 2 else array.transpose(2, 0, 1)
         if arrays and array.shape != arrays[0].shape:
             raise AskewError(f"{where}: example {i} has shape {array.shape}, example 0 {arrays[0].shape}; "

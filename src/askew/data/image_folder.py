@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,11 +21,14 @@ ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".
 # What Pillow may take a file for, whatever its name: others it would hand to programs outside.
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 MOST_PIXELS = 2**26  # of one image: 8,192 x 8,192
+WIDE = ("I", "F")  # first letters of Pillow's modes of more than 8 bits per pixel, which `convert` cuts off at 255
 
 
 @piece("data")
 def image_folder(path: str, size: int | None = None, test_fraction: float = 0.2) -> Dataset:
     """Images in PATH/train/CLASS/ and PATH/test/CLASS/, or in PATH/CLASS/ with a test set held out.
+
+    Photographs are turned as the camera says that it was held (EXIF).
 
     Args:
         path: the folder. Images may lie at any depth below their class.
@@ -97,6 +101,17 @@ def _read(files: list[Path], size: int | None) -> Tensor:
     return torch.from_numpy(images)
 
 
+def plain_image(where: str, image: Any) -> Any:
+    """An image of Pillow with 8 bits a channel, grey or coloured, turned as the camera says that it was held."""
+    from PIL import ImageOps
+
+    if image.mode.startswith(WIDE):
+        raise AskewError(f"{where} has more than 8 bits per pixel (Pillow's mode {image.mode}), and which of its "
+                         "values are black and white is not said; write it with 8 bits, or give its numbers as an "
+                         "array: npz(...)")
+    return ImageOps.exif_transpose(image).convert("L" if image.mode in ("1", "L") else "RGB")
+
+
 def _read_one(file: Path, size: int | None) -> np.ndarray:
     """One image as uint8 [H, W, 1 or 3]."""
     from PIL import Image, UnidentifiedImageError
@@ -108,12 +123,14 @@ def _read_one(file: Path, size: int | None) -> np.ndarray:
             with Image.open(file, formats=FORMATS) as image:
                 if image.width * image.height > MOST_PIXELS:
                     raise ValueError(f"{image.width} x {image.height} pixels are more than {MOST_PIXELS:,}")
-                plain = image.convert("L" if image.mode in ("1", "L") else "RGB")
+                plain = plain_image(str(file), image)
             if size is not None:
                 plain = plain.resize((size, size), Image.Resampling.BILINEAR)
             pixels = np.asarray(plain)
     except UnidentifiedImageError:
         raise AskewError(f"{file} is not an image that can be read; remove or replace it") from None
+    except AskewError:
+        raise
     except Exception as error:  # a damaged image fails in many ways: each format's own
         raise AskewError(f"{file} cannot be read as an image ({first_line(error)}); remove or replace it") from None
     return pixels[:, :, None] if pixels.ndim == 2 else pixels
