@@ -62,6 +62,8 @@ def test_bad_folders_are_refused(tmp_path, refused):
     (tmp_path / "a" / "notes.txt").write_text("x")
     with refused("no images in its folders"):
         image_folder(str(tmp_path))
+    with refused("size must be at most 8,192 pixels, not 100,000"):
+        image_folder(str(tmp_path), size=100_000)
     with refused("size must be at least 1 pixel, not 0"):
         image_folder(str(tmp_path), size=0)
 
@@ -131,3 +133,14 @@ def test_a_photograph_is_the_way_up_that_the_camera_was_held(tmp_path):
     turned.save(tmp_path / "a" / "1.png", exif=exif)
     data = image_folder(str(tmp_path), test_fraction=0.5)
     assert data.train.x.tolist() == data.test.x.tolist() == [[[[255, 0], [0, 0], [0, 0]]]]
+
+
+@pytest.mark.parametrize("names", [("train", "val"), ("Train", "Test"), ("train", "oak")])
+def test_splits_are_never_taken_for_classes(tmp_path, refused, names):
+    for name in names:
+        draw(tmp_path / "all" / name / "elm" / "0.png", (0, 0, 0))
+    with refused(r"'(train|Test)' holds folders of its own, so it is a split and no class; name the splits 'train'"):
+        image_folder(str(tmp_path / "all"))
+    for k in range(2):  # a class of that name has images in it
+        draw(tmp_path / "vehicles" / "train" / f"{k}.png", (0, 0, 0))
+    assert image_folder(str(tmp_path / "vehicles")).classes == ("train",)

@@ -20,7 +20,9 @@ from askew.data.split import stratified_split
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm")
 # What Pillow may take a file for, whatever its name: others it would hand to programs outside.
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
+SPLITS = ("train", "test", "val", "valid", "validation")
 MOST_PIXELS = 2**26  # of one image: 8,192 x 8,192
+LARGEST = 8192  # side of a resized image
 WIDE = ("I", "F")  # first letters of Pillow's modes of more than 8 bits per pixel, which `convert` cuts off at 255
 
 
@@ -43,8 +45,9 @@ def image_folder(path: str, size: int | None = None, test_fraction: float = 0.2)
     Example:
         data = image_folder("leaves", size=64)
     """
-    if size is not None and size < 1:
-        raise AskewError(f"image_folder: size must be at least 1 pixel, not {size}")
+    if size is not None and not 1 <= size <= LARGEST:
+        raise AskewError(f"image_folder: size must be at least 1 pixel, not {size}" if size < 1 else
+                         f"image_folder: size must be at most {LARGEST:,} pixels, not {size:,}")
     root = Path(os.path.expanduser(path))
     if not os.path.isdir(root):
         raise AskewError(f"no folder {path!r}; give a folder with one folder of images per class")
@@ -56,6 +59,9 @@ def image_folder(path: str, size: int | None = None, test_fraction: float = 0.2)
         labels = [_number(split, classes) for split in files]
         first = len(files[0])
         return Dataset(name, Examples(images[:first], labels[0]), Examples(images[first:], labels[1]), classes)
+    if halves := [entry.name for entry in _folders(root) if entry.name.lower() in SPLITS and _folders(entry)]:
+        raise AskewError(f"{root}: {halves[0]!r} holds folders of its own, so it is a split and no class; name the "
+                         f"splits 'train' and 'test', or give one of them: {str(root / halves[0])!r}")
     labelled = _find(root)
     classes = tuple(sorted({label for _, label in labelled}))
     images, label = _read([file for file, _ in labelled], size), _number(labelled, classes)
@@ -66,12 +72,7 @@ def image_folder(path: str, size: int | None = None, test_fraction: float = 0.2)
 def _find(root: Path) -> list[tuple[Path, str]]:
     """(file, class) of every image below the class folders, in a fixed order."""
     labelled = []
-    try:
-        folders = sorted(entry for entry in root.iterdir() if os.path.isdir(entry) and not entry.name.startswith("."))
-    except OSError as error:
-        raise AskewError(f"{root} cannot be read: {error.strerror or error}; "
-                         "give a folder with one folder of images per class") from None
-    for folder in folders:
+    for folder in _folders(root):
         for where, inner, files in os.walk(folder):
             inner.sort()
             images = sorted(file for file in files if file.lower().endswith(ENDINGS) and not file.startswith("."))
@@ -79,6 +80,15 @@ def _find(root: Path) -> list[tuple[Path, str]]:
     if not labelled:
         raise AskewError(f"{root}: no images in its folders; put them in {root / 'CLASS'} as .png, .jpg, ...")
     return labelled
+
+
+def _folders(root: Path) -> list[Path]:
+    """The folders in a folder, but for hidden ones."""
+    try:
+        return sorted(entry for entry in root.iterdir() if os.path.isdir(entry) and not entry.name.startswith("."))
+    except OSError as error:
+        raise AskewError(f"{root} cannot be read: {error.strerror or error}; "
+                         "give a folder with one folder of images per class") from None
 
 
 def _number(labelled: list[tuple[Path, str]], classes: tuple[str, ...]) -> Tensor:
