@@ -40,3 +40,9 @@ def test_labels_are_what_the_table_writes(written, classes, tmp_path):
     write(tmp_path / "t.csv", ("a", "b", "c"), written)
     assert table(str(tmp_path / "t.csv"), "y", "hospital").classes == classes
     assert tuple(count_rows(tmp_path / "t.csv", "y", "hospital").classes) == classes
+
+
+def test_codes_with_underscores_are_no_numbers_among_the_inputs(tmp_path):
+    write(tmp_path / "t.csv", ("1_1", "1_2", "1_3"), ("a", "b", "c"))
+    data = table(str(tmp_path / "t.csv"), "y", drop=["a"])
+    assert data.columns.inputs == ["hospital=1_1", "hospital=1_2", "hospital=1_3"]
