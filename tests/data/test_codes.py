@@ -46,3 +46,13 @@ def test_codes_with_underscores_are_no_numbers_among_the_inputs(tmp_path):
     write(tmp_path / "t.csv", ("1_1", "1_2", "1_3"), ("a", "b", "c"))
     data = table(str(tmp_path / "t.csv"), "y", drop=["a"])
     assert data.columns.inputs == ["hospital=1_1", "hospital=1_2", "hospital=1_3"]
+
+
+def test_long_codes_in_parquet_stay_apart_beside_gaps(tmp_path):
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    codes = [2**60 + 1, 2**60 + 3, None, 5] * 10
+    parquet.write_table(arrow.table({"site": codes, "y": codes, "a": codes, "b": range(40)}), tmp_path / "t.parquet")
+    data = table(str(tmp_path / "t.parquet"), "y", "site", missing="drop")
+    assert data.classes == data.client_names == ("5", str(2**60 + 1), str(2**60 + 3))
+    data = table(str(tmp_path / "t.parquet"), "b", targets="numbers", missing="drop", categories=["a", "site", "y"])
+    assert data.columns.inputs[:3] == [f"site={code}" for code in (2**60 + 1, 2**60 + 3, 5)]

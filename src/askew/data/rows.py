@@ -151,6 +151,8 @@ def _as_array(column: Any) -> np.ndarray:
     """A column of Arrow as an array; words are Python's, each of them once."""
     import pyarrow as arrow
 
+    if arrow.types.is_integer(column.type) and column.null_count:
+        return np.array(column.to_pylist(), object)  # as floats beside gaps, codes of 17 digits would become one
     if not arrow.types.is_dictionary(column.type):
         return np.asarray(column.to_numpy())
     parts = [np.zeros(0, object)]
