@@ -7,7 +7,7 @@ import itertools
 import json
 import os
 import re
-import tempfile
+import secrets
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -113,17 +113,19 @@ def mark(path: Path, kind: str) -> None:
         path.mkdir(parents=True, exist_ok=True)
         if (path / MARKER).exists():
             return
-        with tempfile.NamedTemporaryFile("w", dir=path, prefix=".askew-", suffix=f"{files.LEFTOVER}.json",
-                                         encoding="utf-8") as aside:
-            aside.write(json.dumps({"askew": kind, "format": 1}) + "\n")
-            aside.flush()
-            os.fsync(aside.fileno())
+        # Readable to whoever may read the folder, which a temporary file of Python's is not.
+        aside = path / f".askew-{secrets.token_hex(4)}{files.LEFTOVER}.json"
+        try:
+            aside.write_text(json.dumps({"askew": kind, "format": 1}) + "\n", encoding="utf-8")
+            files.sync(aside)
             try:
-                os.link(aside.name, path / MARKER)
+                os.link(aside, path / MARKER)
             except FileExistsError:  # by another process, just now
                 pass
             except OSError:  # a drive without links
-                files.write_text(path / MARKER, (path / aside.name).read_text())
+                files.write_text(path / MARKER, aside.read_text(encoding="utf-8"))
+        finally:
+            aside.unlink(missing_ok=True)
     except OSError as error:
         raise files.cannot_write(path, error) from error
     files.sync_folder(path)
