@@ -121,6 +121,7 @@ def check_new(path: str | Path, option: str, remedy: str = "name another file, o
         overwrite: whether a person said that a file may be replaced; anything else that exists is refused all the same.
     """
     path = Path(path)
+    check_home(path, option)
     if os.path.lexists(path) and not (overwrite and path.is_file()):
         raise AskewError(f"{option}: {str(path)!r} exists already; {remedy}")
     if not path.parent.is_dir():
@@ -129,6 +130,12 @@ def check_new(path: str | Path, option: str, remedy: str = "name another file, o
         raise AskewError(f"{option}: {str(path)!r} cannot be written: {str(path.parent)!r} is read-only; "
                          "name another folder")
     return path
+
+
+def check_home(path: Path, option: str) -> None:
+    """Refuse to make a folder called ~, as shells leave it in --out=~/runs: to remove it is to risk one's own."""
+    if (home := os.path.expanduser(path)) != str(path):
+        raise AskewError(f"{option}: {str(path)!r}: ~ is not taken for your home folder here; write {home!r}")
 
 
 def cannot_write(path: str | Path, error: OSError) -> UnwritableError:

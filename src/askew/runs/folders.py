@@ -32,6 +32,7 @@ def check_apart(folders: Sequence[Path]) -> None:
 
 def check_free(path: Path, overwrite: bool = False) -> None:
     """Refuse a folder that holds a run, and, with `overwrite`, one that holds anything else."""
+    files.check_home(path, "--out")
     try:
         exists = path.exists()
     except (OSError, ValueError) as error:  # a name that is too long, or has a null byte
