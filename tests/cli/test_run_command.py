@@ -58,6 +58,11 @@ def test_the_result_for_people_and_for_programs(cli, tmp_path):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
 
 
+def test_the_path_of_the_folder_is_one_line_to_be_copied(cli):
+    folder = "/".join(["a folder of a long name"] * 5)
+    assert f"run folder: {folder}\n" in cli("run", *ROUNDS, "--out", folder)[1]
+
+
 def test_without_out_it_makes_a_folder_under_runs(cli, tmp_path):
     assert cli("run", *ROUNDS, "--json")[0] == 0
     assert cli("run", *ROUNDS, "--json")[0] == 0

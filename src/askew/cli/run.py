@@ -160,8 +160,8 @@ def show(result: Result, as_json: bool, speaks: bool = True) -> None:
             out.print(f"stopped early: {result.stopped_early}")
         if result.dropped:
             out.print(in_words(result.dropped))
-        out.print(f"run folder: {result.folder}")
+        out.print(f"run folder: {result.folder}", soft_wrap=True)
     if result.interrupted:
         err.print(f"interrupted after {rounds} of {result.recipe.rounds} rounds; continue with: "
-                  f"askew resume {result.folder}")
+                  f"askew resume {result.folder}", soft_wrap=True)
         raise typer.Exit(130)
