@@ -56,3 +56,15 @@ def test_long_codes_in_parquet_stay_apart_beside_gaps(tmp_path):
     assert data.classes == data.client_names == ("5", str(2**60 + 1), str(2**60 + 3))
     data = table(str(tmp_path / "t.parquet"), "b", targets="numbers", missing="drop", categories=["a", "site", "y"])
     assert data.columns.inputs[:3] == [f"site={code}" for code in (2**60 + 1, 2**60 + 3, 5)]
+
+
+def test_truth_values_of_parquet_may_be_clients(tmp_path):
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = str(tmp_path / "t.parquet")
+    parquet.write_table(arrow.table({"rural": [False, True] * 15, "a": range(30), "y": [0, 0, 1] * 10}), path)
+    recipe = askew.Recipe(data=f"table({path!r}, label='y', client='rural')", population="natural()", rounds=1)
+    askew.run(askew.methods.fedper(recipe), out=tmp_path / "run")
+    model = askew.load(tmp_path / "run")
+    assert model.clients == ("0", "1")
+    assert model.predict_proba(path)[1::2] == pytest.approx(
+        model.predict_proba([{"a": i} for i in range(1, 30, 2)], client=1), abs=1e-6)

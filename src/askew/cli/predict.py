@@ -12,7 +12,7 @@ import numpy as np
 import typer
 
 from askew.cli.common import OVERWRITE, AsJson, Imports, Overwrite, err, import_modules, out, print_json
-from askew.core.cells import Values, words
+from askew.core.cells import Values, named, words
 from askew.core.errors import AskewError
 from askew.core.files import check_new, write_text
 from askew.data.table import label_values
@@ -72,7 +72,7 @@ def _columns(model: Trained, file: Path, client: str | None, proba: bool) -> dic
     rows = model.read(file) if table is not None and file.suffix != ".npz" else {}
     result: dict[str, Any] = {}
     if table is not None and table.client is not None and (owners := rows.get(table.client)) is not None:
-        result[table.client] = [word or "" for word in words(owners)]
+        result[table.client] = [name or "" for name in named(owners)]
     label = table.label[0] if table is not None else "prediction"
     names = [label] if predictions.ndim == 1 else list(about.classes)
     if about.targets == "tokens":
@@ -107,10 +107,9 @@ def _as_trained(labels: Values, classes: Sequence[str]) -> list[str | None]:
         >>> _as_trained(["1.0", "", "01", "?"], ("0", "1"))
         ['1', None, '01', '?']
     """
-    cells = labels.tolist() if isinstance(labels, np.ndarray) else labels
-    named = words([int(cell) if isinstance(cell, bool) else cell for cell in cells])
-    names = {word: word if word in classes else words(label_values([word], float))[0] for word in {*named} - {None}}
-    return [None if word is None else names[word] for word in named]
+    cells = named(labels)
+    known = {word: word if word in classes else words(label_values([word], float))[0] for word in {*cells} - {None}}
+    return [None if word is None else known[word] for word in cells]
 
 
 def _compare(label: str, truth: list[str | None], said: list[str]) -> None:

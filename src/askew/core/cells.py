@@ -62,6 +62,17 @@ def words(values: Values) -> list[str | None]:
     return [None if _is_absent(value) else _word(value) for value in plain]
 
 
+def named(values: Values) -> list[str | None]:
+    """Labels and clients as words; truth values are the numbers that they are numbered by.
+
+    Example:
+        >>> named([True, None]), named(np.array([False, True]))
+        (['1', None], ['0', '1'])
+    """
+    plain = values.tolist() if isinstance(values, np.ndarray) else values
+    return words([int(value) if isinstance(value, bool) else value for value in plain])
+
+
 def are_dates(values: Values) -> bool:
     """Whether most cells are dates or times.
 
