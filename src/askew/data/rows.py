@@ -87,7 +87,8 @@ def _read_csv(path: str, delimiter: str | None) -> Rows:
                 file.seek(0)
             rows = list(csv.reader(file, delimiter=delimiter))
     except (UnicodeDecodeError, csv.Error) as error:
-        raise AskewError(f"{path!r} cannot be read as CSV in UTF-8 ({error})") from None
+        raise AskewError(f"{path!r} cannot be read as CSV in UTF-8 ({error}); save it as CSV in UTF-8 "
+                         "(spreadsheets have it under 'Save as'), or as Parquet") from None
     except OSError as error:
         raise AskewError(f"{path!r} cannot be read ({error.strerror or error}); "
                          "give the path of a CSV or Parquet file") from None
