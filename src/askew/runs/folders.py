@@ -134,14 +134,23 @@ def mark(path: Path, kind: str) -> None:
 
 @contextlib.contextmanager
 def held(path: Path | None, kind: str) -> Iterator[None]:
-    """A folder of many runs, marked as such, with other processes kept out."""
+    """A folder of many runs, marked as such, with other processes kept out; gone again if an error comes before
+    anything is put there, so that the same command, put right, finds it free."""
     if path is None:
         yield
         return
+    was_there = path.exists()
     mark(path, kind)
     lock = Lock(path / MARKER, path)
     try:
         yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            if [inner.name for inner in path.iterdir()] == [MARKER]:
+                (path / MARKER).unlink()
+                if not was_there:
+                    path.rmdir()
+        raise
     finally:
         lock.release()
 
