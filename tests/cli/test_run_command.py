@@ -148,6 +148,7 @@ def save_npz(path: Path, bad_input: bool = False) -> str:
     (["method.toml"], ["method must be the name of a method"]),
     (["--out", "file"], ["'file' is a file; name a folder"]),
     (["--out", "file/below"], ["cannot be made", "is a file"]),
+    (["--seed", "1", "--set", "seed=2"], ["'seed' is set twice; keep one of them"]),
     (["--out=~/runs"], ["--out: '~/runs': ~ is not taken for your home folder here; write '/"]),
     (["--out", "full"], ["is not empty and holds no run"]),
     (["--out", "full", "--overwrite"], ["is not empty and holds no run"]),
