@@ -40,6 +40,20 @@ def test_no_column_takes_the_place_of_another(client, label, tmp_path, monkeypat
     assert "t.csv" in found.values()
 
 
+def test_numbers_have_all_digits_that_the_model_gives(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_text("\n".join(["a,price", *["0,1234567.5"] * 30]) + "\n")
+    askew.run(askew.Recipe(data="table('t.csv', label='price', targets='numbers')", population="iid(clients=2)",
+                           model="mlp(hidden=[])", objective="mean_squared_error()", client="sgd(lr=0.4)", rounds=9),
+              out="trained")
+    (predicted,) = set(askew.load("trained").predict("t.csv").tolist())
+    assert predicted == pytest.approx(1234567.5, abs=0.5)
+    monkeypatch.setattr(sys, "argv", ["askew", "predict", "trained", "t.csv"])
+    with pytest.raises(SystemExit):
+        main()
+    assert [float(row["price"]) for row in csv.DictReader(capsys.readouterr().out.splitlines())] == [predicted] * 30
+
+
 @pytest.mark.parametrize("gap", ["", "?"])
 def test_labels_that_are_whole_floats_are_right_beside_a_gap_too(gap, tmp_path, monkeypatch, capsys):
     """pandas writes a column of whole numbers with a gap as 1.0 and 0.0; the classes are 1 and 0."""

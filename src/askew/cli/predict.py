@@ -94,9 +94,9 @@ def _free(name: str, taken: Iterable[str]) -> str:
     return name
 
 
-def _plain(values: Any) -> list[Any]:
-    return [f"{value:.6g}" if isinstance(value, float) else value
-            for value in (values.tolist() if hasattr(values, "tolist") else values)]
+def _plain(values: Any) -> list[str]:
+    """As short as it can be written and read again as the same number of 32 bits: a price has more than six digits."""
+    return [str(value) for value in values]
 
 
 def _as_trained(labels: Values, classes: Sequence[str]) -> list[str | None]:
