@@ -75,6 +75,8 @@ def test_nothing_that_exists_is_taken(tmp_path: Path) -> None:
             files.check_new(tmp_path / name, "--save")
     with pytest.raises(AskewError, match="there is no folder"):
         files.check_new(tmp_path / "no" / "x", "--save")
+    with pytest.raises(AskewError, match=r"is a folder; name a file$"):
+        files.check_new(tmp_path, "--save", "name another file, or add --overwrite", overwrite=True)
 
 
 def test_a_file_that_is_not_there_says_where_it_was_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,6 +126,8 @@ def check_new(path: str | Path, option: str, remedy: str = "name another file, o
     """
     path = Path(path)
     check_home(path, option)
+    if path.is_dir():
+        raise AskewError(f"{option}: {str(path)!r} is a folder; name a file")
     if os.path.lexists(path) and not (overwrite and path.is_file()):
         raise AskewError(f"{option}: {str(path)!r} exists already; {remedy}")
     if not path.parent.is_dir():

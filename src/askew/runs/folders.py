@@ -50,12 +50,13 @@ def check_free(path: Path, overwrite: bool = False) -> None:
         raise AskewError(f"--out: {str(path)!r} is a file; name a folder")
     if not os.access(path, os.W_OK):
         raise AskewError(f"--out: {str(path)!r} is not writable; name another folder")
-    if kind_of(path) == "run":
+    kind = kind_of(path)
+    if kind == "run":
         if not overwrite and (path / RECIPE).exists():
             raise AskewError(f"--out: {str(path)!r} already holds a run; name another folder, or add --overwrite")
     elif not _is_empty(path):
-        marked = (path / MARKER).exists()
-        remedy = f', or, if it is a run whose {MARKER} was damaged, write {{"askew": "run"}} to that file' * marked
+        damaged = kind is None and (path / MARKER).exists()
+        remedy = f', or, if it is a run whose {MARKER} was damaged, write {{"askew": "run"}} to that file' * damaged
         raise AskewError(f"--out: {str(path)!r} is not empty and holds no run; name another folder{remedy}")
 
 
