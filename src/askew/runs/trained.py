@@ -113,6 +113,8 @@ class Trained:
             if "x" not in arrays:
                 raise AskewError(f"{where}: no array 'x'; it has {', '.join(arrays) or 'none'}")
             x = arrays["x"]
+            if x.ndim == len(self.about.input_shape) == 3:
+                x = x[:, None]  # grey images, whose channel `npz(...)` adds
         rows = self.read(x) if isinstance(x, str | Path) else rows_of(where, x)
         if rows is None:
             return self._run(self._stored(x), *self._model_of(client))
