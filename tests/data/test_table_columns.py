@@ -112,7 +112,7 @@ def test_means_and_categories_are_those_of_training_rows_alone(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-@pytest.mark.parametrize("nothing", ["", " ", "NA", "n/a", "NaN", "null", "<NA>"])
+@pytest.mark.parametrize("nothing", ["", " ", "NA", "n/a", "#N/A", "NaN", "null", "<NA>"])
 def test_gaps(nothing: str, kind: str, tmp_path: Path, refused: Any) -> None:
     rows = with_cells(age={0: nothing, 7: nothing}, ward={5: nothing})
     path = write(tmp_path / "t.csv", rows)

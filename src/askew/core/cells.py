@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 # Words that stand for no value, in any case of letters; "none" is not among them: it may be an answer.
-NOTHING = frozenset({"", "na", "n/a", "nan", "null", "<na>"})
+NOTHING = frozenset({"", "na", "n/a", "#n/a", "nan", "null", "<na>"})
 _MONTH = "(jan|feb|m[aä]r|apr|ma[iy]|jun|jul|aug|sep|o[ck]t|nov|de[cz])[a-zä]*"
 _DATE = re.compile(r"\d{4}([./-])\d{1,2}\1\d{1,2}([T ].*)?|\d{1,2}[./-]\d{1,2}[./-](\d{4}|\d{2})( .*)?|"
                    r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?( ?[ap]\.?m\.?)?|"
