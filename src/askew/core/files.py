@@ -103,11 +103,11 @@ def check_regular(path: str | Path, what: str, most: int | None = None) -> None:
         status = os.stat(path)
     except (OSError, ValueError) as error:  # a name with a null byte is a ValueError
         reason = getattr(error, "strerror", None) or error
-        here = ""
+        origin = ""
         if isinstance(error, FileNotFoundError) and not os.path.isabs(path):
             with contextlib.suppress(OSError):  # the folder that one is in may be gone
-                here = f" (a path that is not whole starts in {os.getcwd()!r})"  # a run may be resumed elsewhere
-        raise AskewError(f"{str(path)!r} cannot be read: {reason}; name a {what}{here}") from None
+                origin = f" (a path that is not whole starts in {os.getcwd()!r})"  # a run may be resumed elsewhere
+        raise AskewError(f"{str(path)!r} cannot be read: {reason}; name a {what}{origin}") from None
     if stat.S_ISDIR(status.st_mode):
         raise AskewError(f"{str(path)!r} is a folder; name a {what}")
     if not stat.S_ISREG(status.st_mode):

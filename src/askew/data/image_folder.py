@@ -112,7 +112,7 @@ def _read(files: list[Path], size: int | None) -> Tensor:
 
 
 def plain_image(where: str, image: Any) -> Any:
-    """An image of Pillow with 8 bits a channel, grey or coloured, turned as the camera says that it was held."""
+    """An image of Pillow with 8 bits per channel, grey or coloured, turned as the camera says that it was held."""
     from PIL import ImageOps
 
     if image.mode.startswith(WIDE):
