@@ -86,3 +86,8 @@ def test_a_file_that_is_not_there_says_where_it_was_looked_for(tmp_path: Path, m
         files.check_regular("t.csv", "table")
     with pytest.raises(AskewError, match=r"name a table$"):
         files.check_regular(tmp_path / "t.csv", "table")
+
+
+def test_text_that_an_editor_on_windows_saved_is_read(tmp_path: Path) -> None:
+    (tmp_path / "schema.json").write_bytes(b'\xef\xbb\xbf{"a": 1}')
+    assert files.read_json(tmp_path / "schema.json", "schema") == {"a": 1}

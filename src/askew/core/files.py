@@ -82,10 +82,10 @@ def read_json(path: str | Path, what: str) -> dict[str, Any]:
 
 
 def read_text(path: str | Path, what: str, most: int = 256 * MEGABYTE) -> str:
-    """Text of a regular file of at most so many bytes."""
+    """Text of a regular file of at most so many bytes; without the mark with which editors on Windows begin one."""
     check_regular(path, what, most)
     try:
-        return Path(path).read_text(encoding="utf-8")
+        return Path(path).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise AskewError(f"{str(path)!r} is no {what}: it is not text in UTF-8 (byte {error.start})") from None
     except OSError as error:

@@ -201,7 +201,7 @@ class Recipe:
 def read_toml(text: str, where: str) -> dict[str, Any]:
     """Parse TOML; an error names the place and the line."""
     try:
-        return tomllib.loads(text.removeprefix("\ufeff"))  # as editors on Windows begin a file
+        return tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # 5,000 digits are a ValueError, 1,000 brackets a RecursionError
         raise AskewError(f"{where} is not valid TOML: {first_line(error)}") from None
 

@@ -143,7 +143,7 @@ def count_rows(path: str | Path, label: str, client: str, missing: Missing = "re
 def _read_rows(path: Path) -> list[tuple[int, list[str]]]:
     """Line numbers and cells of all rows that are not blank."""
     text = read_text(path, "CSV file of client x class counts, or a population saved by 'askew partition --save'",
-                     MOST).removeprefix("\ufeff")
+                     MOST)
     first = next((line for line in text.splitlines() if line.strip()), "")
     separator = max(",;\t", key=first.count)
     reader = csv.reader(text.splitlines(), delimiter=separator)
