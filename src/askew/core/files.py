@@ -127,7 +127,7 @@ def check_new(path: str | Path, option: str, remedy: str = "name another file, o
     path = Path(path)
     check_home(path, option)
     if path.is_dir():
-        raise AskewError(f"{option}: {str(path)!r} is a folder; name a file")
+        raise AskewError(f"{option}: {str(path)!r} exists already and is a folder; name a file")
     if os.path.lexists(path) and not (overwrite and path.is_file()):
         raise AskewError(f"{option}: {str(path)!r} exists already; {remedy}")
     if not path.parent.is_dir():
