@@ -58,6 +58,11 @@ def test_the_result_for_people_and_for_programs(cli, tmp_path):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
 
 
+def test_the_path_of_the_folder_is_one_line_to_be_copied(cli):
+    folder = "/".join(["a folder of a long name"] * 5)
+    assert f"run folder: {folder}\n" in cli("run", *ROUNDS, "--out", folder)[1]
+
+
 def test_without_out_it_makes_a_folder_under_runs(cli, tmp_path):
     assert cli("run", *ROUNDS, "--json")[0] == 0
     assert cli("run", *ROUNDS, "--json")[0] == 0
@@ -143,6 +148,8 @@ def save_npz(path: Path, bad_input: bool = False) -> str:
     (["method.toml"], ["method must be the name of a method"]),
     (["--out", "file"], ["'file' is a file; name a folder"]),
     (["--out", "file/below"], ["cannot be made", "is a file"]),
+    (["--seed", "1", "--set", "seed=2"], ["'seed' is set twice; keep one of them"]),
+    (["--out=~/runs"], ["--out: '~/runs': ~ is not taken for your home folder here; write '/"]),
     (["--out", "full"], ["is not empty and holds no run"]),
     (["--out", "full", "--overwrite"], ["is not empty and holds no run"]),
     (["--set", "NAN"], ["example 5 holds NaN or infinity"]),

@@ -157,3 +157,16 @@ def test_a_folder_in_which_nothing_could_be_trained_is_gone_on_with(command, mon
 def test_ranking_by_what_is_not_held_out_names_the_option(monkeypatch, capsys):
     _, _, err = call(monkeypatch, capsys, "sweep", "--grid", "sgd.lr=0.1,1", "--rank", "held-out")
     assert "(or --rank held-out): no training examples are held out" in err
+
+
+def test_a_sweep_that_cannot_begin_leaves_its_folder_free(monkeypatch, capsys, tmp_path):
+    """The same command, put right, is not told that the folder is in use."""
+    arguments = ("sweep", "--grid", "seed=0,1", "--set", "rounds=1", "--quiet", "--out", "s")
+    assert call(monkeypatch, capsys, *arguments, "--set", "population=natural()")[0] == 2
+    assert not (tmp_path / "s").exists()
+    (tmp_path / "s").mkdir()
+    assert call(monkeypatch, capsys, *arguments, "--set", "data=npz('nothing')")[0] == 2
+    assert list((tmp_path / "s").iterdir()) == []
+    assert call(monkeypatch, capsys, *arguments)[0] == 0
+    assert call(monkeypatch, capsys, *arguments, "--set", "rounds=2", "--resume")[0] == 2
+    assert (tmp_path / "s" / "000-seed=0" / "summary.json").is_file()

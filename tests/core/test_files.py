@@ -75,3 +75,19 @@ def test_nothing_that_exists_is_taken(tmp_path: Path) -> None:
             files.check_new(tmp_path / name, "--save")
     with pytest.raises(AskewError, match="there is no folder"):
         files.check_new(tmp_path / "no" / "x", "--save")
+    with pytest.raises(AskewError, match=r"is a folder; name a file$"):
+        files.check_new(tmp_path, "--save", "name another file, or add --overwrite", overwrite=True)
+
+
+def test_a_file_that_is_not_there_says_where_it_was_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recipe names its data as seen from where the run began; it may be resumed from somewhere else."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(AskewError, match=rf"^'t.csv' cannot be read: .*name a table \(a path .* in '{tmp_path}'\)$"):
+        files.check_regular("t.csv", "table")
+    with pytest.raises(AskewError, match=r"name a table$"):
+        files.check_regular(tmp_path / "t.csv", "table")
+
+
+def test_text_that_an_editor_on_windows_saved_is_read(tmp_path: Path) -> None:
+    (tmp_path / "schema.json").write_bytes(b'\xef\xbb\xbf{"a": 1}')
+    assert files.read_json(tmp_path / "schema.json", "schema") == {"a": 1}

@@ -40,3 +40,31 @@ def test_labels_are_what_the_table_writes(written, classes, tmp_path):
     write(tmp_path / "t.csv", ("a", "b", "c"), written)
     assert table(str(tmp_path / "t.csv"), "y", "hospital").classes == classes
     assert tuple(count_rows(tmp_path / "t.csv", "y", "hospital").classes) == classes
+
+
+def test_codes_with_underscores_are_no_numbers_among_the_inputs(tmp_path):
+    write(tmp_path / "t.csv", ("1_1", "1_2", "1_3"), ("a", "b", "c"))
+    data = table(str(tmp_path / "t.csv"), "y", drop=["a"])
+    assert data.columns.inputs == ["hospital=1_1", "hospital=1_2", "hospital=1_3"]
+
+
+def test_long_codes_in_parquet_stay_apart_beside_gaps(tmp_path):
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    codes = [2**60 + 1, 2**60 + 3, None, 5] * 10
+    parquet.write_table(arrow.table({"site": codes, "y": codes, "a": codes, "b": range(40)}), tmp_path / "t.parquet")
+    data = table(str(tmp_path / "t.parquet"), "y", "site", missing="drop")
+    assert data.classes == data.client_names == ("5", str(2**60 + 1), str(2**60 + 3))
+    data = table(str(tmp_path / "t.parquet"), "b", targets="numbers", missing="drop", categories=["a", "site", "y"])
+    assert data.columns.inputs[:3] == [f"site={code}" for code in (2**60 + 1, 2**60 + 3, 5)]
+
+
+def test_truth_values_of_parquet_may_be_clients(tmp_path):
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = str(tmp_path / "t.parquet")
+    parquet.write_table(arrow.table({"rural": [False, True] * 15, "a": range(30), "y": [0, 0, 1] * 10}), path)
+    recipe = askew.Recipe(data=f"table({path!r}, label='y', client='rural')", population="natural()", rounds=1)
+    askew.run(askew.methods.fedper(recipe), out=tmp_path / "run")
+    model = askew.load(tmp_path / "run")
+    assert model.clients == ("0", "1")
+    assert model.predict_proba(path)[1::2] == pytest.approx(
+        model.predict_proba([{"a": i} for i in range(1, 30, 2)], client=1), abs=1e-6)

@@ -43,6 +43,27 @@ def test_bad_columns_are_refused(refused):
         from_huggingface(Rows(image=[], label=[]), good)
 
 
+def test_images_that_bytes_cannot_hold_are_refused(refused):
+    image = pytest.importorskip("PIL.Image")
+    rows = Rows(image=[image.fromarray(np.full((3, 4), 4000, np.uint16))], label=[0])
+    with refused("example 0 has more than 8 bits per pixel"):
+        from_huggingface(rows, rows)
+
+
+def test_images_as_arrays_have_their_channels_first_too():
+    class Image:
+        """The feature of a column of images; arrays of `with_format("numpy")` are height x width x channels."""
+
+    rows = Rows(image=[np.full((4, 5, 3), [1, 2, 3], np.uint8)], label=[0])
+    rows.features = {"image": Image()}
+    data = from_huggingface(rows, rows)
+    assert data.train.x.shape == (1, 3, 4, 5)
+    assert data.train.x[0, :, 0, 0].tolist() == [1, 2, 3]
+    tensors = Rows(image=[torch.zeros(3, 4, 5, dtype=torch.uint8)], label=[0])  # of `with_format("torch")`
+    tensors.features = rows.features
+    assert from_huggingface(tensors, tensors).train.x.shape == (1, 3, 4, 5)
+
+
 def test_a_real_datasets_object():
     datasets, image = pytest.importorskip("datasets"), pytest.importorskip("PIL.Image")
     pictures = [image.fromarray(np.full((4, 5, 3), [10 * i, 0, 255], np.uint8)) for i in range(6)]

@@ -62,6 +62,8 @@ def test_bad_folders_are_refused(tmp_path, refused):
     (tmp_path / "a" / "notes.txt").write_text("x")
     with refused("no images in its folders"):
         image_folder(str(tmp_path))
+    with refused("size must be at most 8,192 pixels, not 100,000"):
+        image_folder(str(tmp_path), size=100_000)
     with refused("size must be at least 1 pixel, not 0"):
         image_folder(str(tmp_path), size=0)
 
@@ -109,3 +111,36 @@ def test_what_is_too_large_or_for_other_programs_is_refused(tmp_path, refused, n
 def test_a_home_that_is_not_there_is_one_line(refused):
     with refused("no folder '~nobody-of-that-name/images'"):
         image_folder("~nobody-of-that-name/images")
+
+
+@pytest.mark.parametrize(("name", "pixels"), [
+    ("scan.png", np.full((3, 4), 4000, np.uint16)), ("scan.tif", np.full((3, 4), 4000, np.uint16)),
+    ("deep.tif", np.full((3, 4), 70_000, np.int32)), ("float.tif", np.full((3, 4), 0.5, np.float32))])
+def test_images_that_bytes_cannot_hold_are_refused_not_cut_off_at_white(tmp_path, refused, name, pixels):
+    (tmp_path / "a").mkdir()
+    Image.fromarray(pixels).save(tmp_path / "a" / name)
+    with refused(f"{name} has more than 8 bits per pixel .*write it with 8 bits, or give its numbers as an array"):
+        image_folder(str(tmp_path))
+
+
+def test_a_photograph_is_the_way_up_that_the_camera_was_held(tmp_path):
+    upright = Image.new("L", (2, 3), 0)
+    upright.putpixel((0, 0), 255)
+    turned, exif = upright.transpose(Image.Transpose.ROTATE_90), Image.Exif()
+    exif[0x0112] = 6  # turn it by 90 degrees clockwise to see it upright
+    (tmp_path / "a").mkdir()
+    upright.save(tmp_path / "a" / "0.png")
+    turned.save(tmp_path / "a" / "1.png", exif=exif)
+    data = image_folder(str(tmp_path), test_fraction=0.5)
+    assert data.train.x.tolist() == data.test.x.tolist() == [[[[255, 0], [0, 0], [0, 0]]]]
+
+
+@pytest.mark.parametrize("names", [("train", "val"), ("Train", "Test"), ("train", "oak")])
+def test_splits_are_never_taken_for_classes(tmp_path, refused, names):
+    for name in names:
+        draw(tmp_path / "all" / name / "elm" / "0.png", (0, 0, 0))
+    with refused(r"'(train|Test)' holds folders of its own, so it is a split and no class; name the splits 'train'"):
+        image_folder(str(tmp_path / "all"))
+    for k in range(2):  # a class of that name has images in it
+        draw(tmp_path / "vehicles" / "train" / f"{k}.png", (0, 0, 0))
+    assert image_folder(str(tmp_path / "vehicles")).classes == ("train",)

@@ -43,6 +43,11 @@ def test_images_keep_their_bytes_and_get_a_channel(save):
     assert npz(save(x=np.zeros((10, 3, 5, 6), np.uint8), y=np.arange(10) % 2)).input_shape == (3, 5, 6)
 
 
+def test_images_whose_channels_stand_last_are_told(save):
+    with pytest.warns(UserWarning, match=r"taken for 5 channels of 6 x 3 pixels; if the channels stand last, give"):
+        npz(save(x=np.zeros((10, 5, 6, 3), np.uint8), y=np.arange(10) % 2))
+
+
 def test_bad_files_are_refused(save, refused, tmp_path):
     with refused("'nowhere.npz' cannot be read: No such file or directory; name a .npz file"):
         npz("nowhere.npz")

@@ -68,6 +68,21 @@ def test_mistakes_are_named_by_row_and_column(tmp_path: Path, text: str, says: s
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(("text", "says"), [
+    ("client,a,b\nx,1,2\nx,3,4\n", "client 'x' is there 2 times; add its rows up"),
+    ("client,a,a\nx,1,2\ny,3,4\n", "class 'a' is there 2 times; add its columns up"),
+    ("client,a,b,Total\nx,1,2,3\ny,3,4,7\n", "column 'Total' holds the sums of the others, and is no class; leave it"),
+    ("client,a,b\nx,1,2\ny,3,4\nTotal,4,6\n", "row 'Total' holds the sums of the others, and is no client; leave it"),
+])
+def test_sums_and_names_that_are_there_twice_are_refused(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(AskewError, match=says):
+        read(tmp_path, text)
+
+
+def test_a_class_may_be_called_total(tmp_path: Path) -> None:
+    assert read(tmp_path, "client,partial,total,none\nx,1,2,3\ny,3,4,5\n").classes == ["partial", "total", "none"]
+
+
 def test_what_is_no_text_and_what_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "photo.csv").write_bytes(b"\xff\xd8\xff\xe0\x00\x01")
     with pytest.raises(AskewError, match=r"is no CSV file of client x class counts.*not text in UTF-8"):

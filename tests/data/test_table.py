@@ -88,7 +88,7 @@ def test_bad_files_are_refused(tmp_path, refused):
     with refused("cannot be read as Parquet"):
         table(str(tmp_path / "text.parquet"), label="b")
     (tmp_path / "binary.csv").write_bytes(b"a,b\n\xff\xfe\x00,1\n")
-    with refused("cannot be read as CSV in UTF-8"):
+    with refused("cannot be read as CSV in UTF-8 .*save it as CSV in UTF-8"):
         table(str(tmp_path / "binary.csv"), label="b")
 
 

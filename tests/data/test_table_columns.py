@@ -80,6 +80,17 @@ def test_a_separator_and_a_decimal_comma_can_be_said(tmp_path: Path, refused: An
         table(path, label="sick", delimiter="ab")
 
 
+@pytest.mark.parametrize(("written", "decimal"), [
+    ("{},234", "."), ("{},234,567.8", "."), ("{} 234", "."), ("{}\u202f234", "."), ("{}'234.5", "."),
+    ("{}.234", ","), ("{}.234,5", ","), ("{}.5", ",")])
+def test_thousands_are_never_read_as_fractions(written: str, decimal: Any, tmp_path: Path, refused: Any) -> None:
+    path = write(tmp_path / "t.csv", with_cells(age={i: written.format(i % 9 + 1) for i in range(20)}), ";")
+    with refused("column 'age' holds .* in row 1; .*if it is a number, write it with no mark but the "):
+        table(path, label="sick", decimal=decimal)
+    with refused("column 'age' holds .* in row 1; targets must be numbers"):
+        table(path, label="age", targets="numbers", decimal=decimal)
+
+
 def test_means_and_categories_are_those_of_training_rows_alone(tmp_path: Path) -> None:
     """Whatever stands in the rows held out for the test changes nothing of how rows become inputs."""
     path = write(tmp_path / "t.csv", ROWS)
@@ -101,7 +112,7 @@ def test_means_and_categories_are_those_of_training_rows_alone(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-@pytest.mark.parametrize("nothing", ["", " ", "NA", "n/a", "NaN", "null", "<NA>"])
+@pytest.mark.parametrize("nothing", ["", " ", "NA", "n/a", "#N/A", "NaN", "null", "<NA>"])
 def test_gaps(nothing: str, kind: str, tmp_path: Path, refused: Any) -> None:
     rows = with_cells(age={0: nothing, 7: nothing}, ward={5: nothing})
     path = write(tmp_path / "t.csv", rows)
@@ -142,6 +153,10 @@ BAD_COLUMNS = {
     "dates": ({"age": {i: f"2024-01-{i + 1:02}" for i in range(20)}}, "column 'age' holds '2024-01-01' in row 1: dates "
               r"and times .* leave them out with drop=\['age'\]"),
     "other dates": ({"age": {i: f"{i + 1}.1.2024" for i in range(20)}}, "holds '1.1.2024' in row 1: dates and times"),
+    "dates with slashes": ({"age": {i: f"2024/01/{i + 1:02}" for i in range(20)}}, "holds '2024/01/01' in row 1: d"),
+    "named months": ({"age": {i: f"{i + 1}-JAN-24" for i in range(20)}}, "holds '1-JAN-24' in row 1: dates and times"),
+    "months first": ({"age": {i: f"March {i + 1}, 2024" for i in range(20)}}, "holds 'March 1, 2024' in row 1: dates"),
+    "twelve hours": ({"age": {i: f"{i % 12}:30 PM" for i in range(20)}}, "holds '0:30 PM' in row 1: dates and times"),
     "times": ({"age": {i: f"10:{i + 10}" for i in range(20)}}, "column 'age' holds '10:10' in row 1: dates and times"),
     "a slip": ({"age": {6: "4o"}}, r"column 'age' holds '4o' in row 7, and numbers in most rows: mend it, or say "
                r"categories=\['age'\]"),

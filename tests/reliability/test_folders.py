@@ -35,8 +35,9 @@ def test_a_folder_that_is_not_a_run_is_never_touched(tmp_path: Path, files: dict
         (tmp_path / "exp" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "exp" / name).write_text(text)
     before = snapshot(tmp_path)
-    with pytest.raises(askew.AskewError, match="is not empty and holds no run; name another folder"):
+    with pytest.raises(askew.AskewError, match="is not empty and holds no run; name another folder") as refused:
         askew.run(SHORT, out=tmp_path / "exp", overwrite=overwrite)
+    assert ("was damaged" in str(refused.value)) == (files.get("askew.json") == "my notes on askew")
     assert snapshot(tmp_path) == before
 
 

@@ -125,7 +125,8 @@ def test_client_pieces_with_everything_at_the_server(step):
     ({"population": "iid(clients=4) + share(0.5)"}, "share: the server has no examples to share; write .* hold_out"),
     ({"pool": "clone_and_delete()"}, "clone_and_delete scores models on validation data that the devices do not have"),
     ({"start": "warm_up()", "population": "iid(clients=4)"}, "warm_up needs examples at the server"),
-    ({"population": "iid(clients=1437) + validation(0.5)"}, "two are needed, one to train and one to validate"),
+    ({"population": "iid(clients=1437) + validation(0.5)"}, "two are needed, one to train and one to validate "
+     r".1,437 of 1,437 clients have fewer.: ask for fewer clients, or leave small ones out, as natural.min_ex"),
 ])
 def test_recipes_that_make_no_sense(changes, message, tmp_path):
     with pytest.raises(askew.AskewError, match=message) as error:

@@ -99,3 +99,9 @@ def test_files_that_are_not_there_or_not_text(tmp_path):
         with pytest.raises(askew.AskewError, match=message) as error:
             load_recipe(path)
         assert "\n" not in str(error.value)
+
+
+def test_a_file_of_an_editor_on_windows_is_read(tmp_path):
+    (tmp_path / "r.toml").write_bytes(b"\xef\xbb\xbfrounds = 3\r\nseed = 4\r\n")
+    recipe = load_recipe(tmp_path / "r.toml")
+    assert (recipe.rounds, recipe.seed) == (3, 4)

@@ -61,13 +61,23 @@ def test_less_may_be_better():
     (Range("log", 0.001, 1), 0.001, 1, 10**-1.5), (Range("uniform", -1, 3), -1, 3, 1),
     (Range("whole", 2, 5), 2, 5, 3.5)])
 def test_a_range_is_drawn_from_evenly(drawn, low, high, middle):
-    values = [setting["x"] for setting in random_settings({"x": drawn}, 400)]
+    beside = Range("uniform", 0, 1)  # no setting is drawn twice, and four whole numbers are soon drawn
+    values = [setting["x"] for setting in random_settings({"x": drawn, "y": beside}, 400)]
     assert low <= min(values)
     assert max(values) <= high
     assert np.mean(np.array(values) < middle) == pytest.approx(0.5, abs=0.08)
     if drawn.kind == "whole":
         assert set(values) == {2, 3, 4, 5}
     assert (drawn.at(0.0), drawn.at(1.0)) == (low, high)
+
+
+def test_no_setting_is_drawn_twice(refused):
+    axes = {"x": Range("whole", 1, 3), "y": ["a", "b"]}
+    drawn = random_settings(axes, 6)
+    assert len({repr(setting) for setting in drawn}) == 6
+    assert drawn[:4] == random_settings(axes, 4)
+    with refused("--random: 7 different settings are asked for, and these ranges and lists hold 6; draw fewer, or"):
+        random_settings(axes, 7)
 
 
 def test_a_longer_search_begins_with_the_shorter_one_and_seeds_are_crossed():

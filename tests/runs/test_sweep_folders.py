@@ -192,3 +192,9 @@ def test_missing_data_are_missed_before_anything_is_trained(tmp_path):
 def test_a_device_that_is_not_there_is_one_line():
     with pytest.raises(askew.AskewError, match="device 'warp' is not available here"):
         sweep(RECIPES[:1], device="warp")
+
+
+def test_who_may_read_a_folder_may_read_all_that_is_in_it(tmp_path):
+    """A colleague reads a run, or its page is made under another account: the marker says that it is askew's."""
+    askew.run(askew.Recipe(rounds=1), out=tmp_path / "run")
+    assert len({file.stat().st_mode for file in (tmp_path / "run").iterdir()}) == 1

@@ -279,3 +279,12 @@ def test_what_is_written_is_what_is_read(finished: Path) -> None:
                 About.from_mapping({k: v for k, v in about.as_mapping().items() if k != name})
         with pytest.raises(askew.AskewError):
             About.from_mapping({**about.as_mapping(), name: object()})
+
+
+def test_a_file_of_grey_images_is_predicted_as_it_was_trained_on(tmp_path):
+    images = np.random.Generator(np.random.Philox(0)).integers(0, 256, (20, 5, 6), dtype=np.uint8)
+    np.savez(tmp_path / "a.npz", x=images, y=np.arange(20) % 2)
+    askew.run(askew.Recipe(data=f"npz({str(tmp_path / 'a.npz')!r})", population="iid(clients=2)", rounds=1,
+                           model="mlp(hidden=[2])"), out=tmp_path / "run")
+    model = askew.load(tmp_path / "run")
+    assert model.predict(str(tmp_path / "a.npz")).tolist() == model.predict(images[:, None]).tolist()

@@ -46,7 +46,7 @@ def get(name: Name, data_dir: DataDir = None, mirror: Mirror = None, json: AsJso
         data_set = find_data_set(name)
         is_present = present(data_set.name, data_dir) is not None
         if not is_present:
-            err.print(f"{data_set.name}: {data_set.size / 1e6:,.1f} MB to {data_root(data_dir)}")
+            err.print(f"{data_set.name}: {data_set.size / 1e6:,.1f} MB to {data_root(data_dir)}", soft_wrap=True)
         fetch(data_set.name, data_dir, mirror=mirror, progress=not is_present and sys.stderr.isatty())
         row = _describe(data_set.name, data_dir)
     if json:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +12,7 @@ import numpy as np
 import typer
 
 from askew.cli.common import OVERWRITE, AsJson, Imports, Overwrite, err, import_modules, out, print_json
-from askew.core.cells import words
+from askew.core.cells import Values, named, words
 from askew.core.errors import AskewError
 from askew.core.files import check_new, write_text
 from askew.data.table import label_values
@@ -72,7 +72,7 @@ def _columns(model: Trained, file: Path, client: str | None, proba: bool) -> dic
     rows = model.read(file) if table is not None and file.suffix != ".npz" else {}
     result: dict[str, Any] = {}
     if table is not None and table.client is not None and (owners := rows.get(table.client)) is not None:
-        result[table.client] = [word or "" for word in words(owners)]
+        result[table.client] = [name or "" for name in named(owners)]
     label = table.label[0] if table is not None else "prediction"
     names = [label] if predictions.ndim == 1 else list(about.classes)
     if about.targets == "tokens":
@@ -83,7 +83,7 @@ def _columns(model: Trained, file: Path, client: str | None, proba: bool) -> dic
         result |= {f"{label}={name}" if about.targets == "classes" else f"P({name})": chances[:, c]
                    for c, name in enumerate(about.classes)}
     if about.targets == "classes" and (truth := rows.get(label)) is not None:
-        _compare(label, words(label_values(truth, float)), [str(said) for said in predictions])
+        _compare(label, _as_trained(truth, about.classes), [str(said) for said in predictions])
     return {_free("row", result): np.arange(1, len(predictions) + 1), **result}
 
 
@@ -94,9 +94,22 @@ def _free(name: str, taken: Iterable[str]) -> str:
     return name
 
 
-def _plain(values: Any) -> list[Any]:
-    return [f"{value:.6g}" if isinstance(value, float) else value
-            for value in (values.tolist() if hasattr(values, "tolist") else values)]
+def _plain(values: Any) -> list[str]:
+    """As short as it can be written and read again as the same number of 32 bits: a price has more than six digits."""
+    return [str(value) for value in values]
+
+
+def _as_trained(labels: Values, classes: Sequence[str]) -> list[str | None]:
+    """Labels under the names that the model's classes have, each cell by itself: a gap, or a word that no class has,
+    must not keep 1.0, or Parquet's true, from being the class 1.
+
+    Example:
+        >>> _as_trained(["1.0", "", "01", "?"], ("0", "1"))
+        ['1', None, '01', '?']
+    """
+    cells = named(labels)
+    known = {word: word if word in classes else words(label_values([word], float))[0] for word in {*cells} - {None}}
+    return [None if word is None else known[word] for word in cells]
 
 
 def _compare(label: str, truth: list[str | None], said: list[str]) -> None:

@@ -82,13 +82,9 @@ def run(
     """
     with speaking(engine) as speaks:
         import_modules(imports)
-        recipe = load_recipe(file, settings or [], method)
-        if seed is not None:
-            recipe = recipe.replace(seed=seed)
-        if stop_after_no_gain is not None:
-            recipe = recipe.replace(stop_after_no_gain=stop_after_no_gain)
-        if missing is not None:
-            recipe = recipe.with_setting("data.missing", missing)
+        options = {"seed": seed, "stop_after_no_gain": stop_after_no_gain, "data.missing": missing}
+        said = [f"{key}={value}" for key, value in options.items() if value is not None]
+        recipe = load_recipe(file, [*(settings or []), *said], method)
         place = (default_folder(f"{recipe.name}-{recipe.data.name}") if speaks and not folder
                  else nullcontext(folder if speaks else None))
         with place as path, tracked(track if speaks else None, path) as tracking:
@@ -160,8 +156,8 @@ def show(result: Result, as_json: bool, speaks: bool = True) -> None:
             out.print(f"stopped early: {result.stopped_early}")
         if result.dropped:
             out.print(in_words(result.dropped))
-        out.print(f"run folder: {result.folder}")
+        out.print(f"run folder: {result.folder}", soft_wrap=True)
     if result.interrupted:
         err.print(f"interrupted after {rounds} of {result.recipe.rounds} rounds; continue with: "
-                  f"askew resume {result.folder}")
+                  f"askew resume {result.folder}", soft_wrap=True)
         raise typer.Exit(130)

@@ -110,7 +110,7 @@ def sweep(
     if plot is not None and any(row.scores for row in rows):
         plot_sweep(rows, plot)
         if not as_json:
-            out.print(f"picture: {plot}")
+            out.print(f"picture: {plot}", soft_wrap=True)
     if page is not None and not as_json:
         out.print(f"page: {page}", soft_wrap=True)
     if interrupted:

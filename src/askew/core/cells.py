@@ -9,8 +9,12 @@ from typing import Any
 import numpy as np
 
 # Words that stand for no value, in any case of letters; "none" is not among them: it may be an answer.
-NOTHING = frozenset({"", "na", "n/a", "nan", "null", "<na>"})
-_DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}([T ].*)?|\d{1,2}[./-]\d{1,2}[./-](\d{4}|\d{2})( .*)?|\d{1,2}:\d{2}(:\d{2})?")
+NOTHING = frozenset({"", "na", "n/a", "#n/a", "nan", "null", "<na>"})
+_MONTH = "(jan|feb|m[aä]r|apr|ma[iy]|jun|jul|aug|sep|o[ck]t|nov|de[cz])[a-zä]*"
+_DATE = re.compile(r"\d{4}([./-])\d{1,2}\1\d{1,2}([T ].*)?|\d{1,2}[./-]\d{1,2}[./-](\d{4}|\d{2})( .*)?|"
+                   r"\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?( ?[ap]\.?m\.?)?|"
+                   rf"\d{{1,2}}\.?[ -]?{_MONTH}[. ,-]*(\d{{4}}|\d{{2}})( .*)?|"
+                   rf"{_MONTH}[. ]*\d{{1,2}}, *\d{{4}}( .*)?", re.IGNORECASE)
 Values = Sequence[Any] | np.ndarray
 
 
@@ -58,6 +62,17 @@ def words(values: Values) -> list[str | None]:
     return [None if _is_absent(value) else _word(value) for value in plain]
 
 
+def named(values: Values) -> list[str | None]:
+    """Labels and clients as words; truth values are the numbers that they are numbered by.
+
+    Example:
+        >>> named([True, None]), named(np.array([False, True]))
+        (['1', None], ['0', '1'])
+    """
+    plain = values.tolist() if isinstance(values, np.ndarray) else values
+    return words([int(value) if isinstance(value, bool) else value for value in plain])
+
+
 def are_dates(values: Values) -> bool:
     """Whether most cells are dates or times.
 
@@ -92,7 +107,11 @@ def _is_absent(value: Any) -> bool:
 
 def _number(value: Any, decimal: str) -> float:
     try:
-        return float(value.replace(decimal, ".") if isinstance(value, str) and decimal != "." else value)
+        if isinstance(value, str):
+            if "_" in value or (decimal != "." and "." in value):  # 1_2 is a code; with a decimal comma, 1.234 is 1234
+                return float("nan")
+            value = value.replace(decimal, ".")
+        return float(value)
     except (ValueError, TypeError, OverflowError, RuntimeError):  # of a tensor of several numbers
         return float("nan")
 

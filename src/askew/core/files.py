@@ -82,10 +82,10 @@ def read_json(path: str | Path, what: str) -> dict[str, Any]:
 
 
 def read_text(path: str | Path, what: str, most: int = 256 * MEGABYTE) -> str:
-    """Text of a regular file of at most so many bytes."""
+    """Text of a regular file of at most so many bytes; without the mark with which editors on Windows begin one."""
     check_regular(path, what, most)
     try:
-        return Path(path).read_text(encoding="utf-8")
+        return Path(path).read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise AskewError(f"{str(path)!r} is no {what}: it is not text in UTF-8 (byte {error.start})") from None
     except OSError as error:
@@ -103,7 +103,11 @@ def check_regular(path: str | Path, what: str, most: int | None = None) -> None:
         status = os.stat(path)
     except (OSError, ValueError) as error:  # a name with a null byte is a ValueError
         reason = getattr(error, "strerror", None) or error
-        raise AskewError(f"{str(path)!r} cannot be read: {reason}; name a {what}") from None
+        origin = ""
+        if isinstance(error, FileNotFoundError) and not os.path.isabs(path):
+            with contextlib.suppress(OSError):  # the folder that one is in may be gone
+                origin = f" (a path that is not whole starts in {os.getcwd()!r})"  # a run may be resumed elsewhere
+        raise AskewError(f"{str(path)!r} cannot be read: {reason}; name a {what}{origin}") from None
     if stat.S_ISDIR(status.st_mode):
         raise AskewError(f"{str(path)!r} is a folder; name a {what}")
     if not stat.S_ISREG(status.st_mode):
@@ -121,6 +125,9 @@ def check_new(path: str | Path, option: str, remedy: str = "name another file, o
         overwrite: whether a person said that a file may be replaced; anything else that exists is refused all the same.
     """
     path = Path(path)
+    check_home(path, option)
+    if path.is_dir():
+        raise AskewError(f"{option}: {str(path)!r} exists already and is a folder; name a file")
     if os.path.lexists(path) and not (overwrite and path.is_file()):
         raise AskewError(f"{option}: {str(path)!r} exists already; {remedy}")
     if not path.parent.is_dir():
@@ -129,6 +136,12 @@ def check_new(path: str | Path, option: str, remedy: str = "name another file, o
         raise AskewError(f"{option}: {str(path)!r} cannot be written: {str(path.parent)!r} is read-only; "
                          "name another folder")
     return path
+
+
+def check_home(path: Path, option: str) -> None:
+    """Refuse to make a folder called ~, as shells leave it in --out=~/runs: to remove it is to risk one's own."""
+    if (home := os.path.expanduser(path)) != str(path):
+        raise AskewError(f"{option}: {str(path)!r}: ~ is not taken for your home folder here; write {home!r}")
 
 
 def cannot_write(path: str | Path, error: OSError) -> UnwritableError:

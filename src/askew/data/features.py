@@ -15,7 +15,8 @@ from askew.core.errors import AskewError, shown
 MOST_CATEGORIES = 1_000
 FEW = 20  # so many categories are never taken for identifiers
 MOST_CELLS = 50_000_000  # that categories may become, over all rows: 200 MB
-_COMMA = re.compile(r"[-+]?\d+,\d+")
+# 1,5 and 1.5; thousands as 1,234,567.8, 1.234.567,8, 1 234 (also with the narrow spaces of typesetters) and 1'234
+_MARKED = re.compile(r"\s*[-+]?(\d+[.,]\d+|\d{1,3}([., '\u2019\xa0\u202f])\d{3}(\2\d{3})*([.,]\d+)?)\s*")
 
 
 def fit(path: str, columns: Mapping[str, Values], train: np.ndarray, codes: Sequence[str], missing: Missing,
@@ -81,9 +82,11 @@ def _are_words(where: str, name: str, values: Values, floats: np.ndarray, bad: n
         return False
     if np.isinf(floats).any():
         raise AskewError(f"{holds(np.isinf(floats))}; numbers must be finite, in 32 bits")
-    if decimal == "." and all(_COMMA.fullmatch(str(value)) for value in take(values, np.flatnonzero(bad)[:100])):
-        raise AskewError(f"{holds(bad)}; if that is a decimal comma, say decimal=','; if it is a category, "
-                         f"categories=[{name!r}]")
+    marked = [str(value) for value in take(values, np.flatnonzero(bad)[:100])]
+    if all(map(_MARKED.fullmatch, marked)):
+        comma = "if that is a decimal comma, say decimal=','; " if decimal == "." and "," in marked[0] else ""
+        raise AskewError(f"{holds(bad)}; {comma}if it is a number, write it with no mark but the {decimal!r} before a "
+                         f"fraction; if it is a category, categories=[{name!r}]")
     if 2 * int((present & ~bad).sum()) > int(present.sum()):
         raise AskewError(f"{holds(bad)}, and numbers in most rows: mend it, or say categories=[{name!r}]")
     return True

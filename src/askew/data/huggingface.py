@@ -9,6 +9,7 @@ import numpy as np
 from askew.core.arguments import checked
 from askew.core.dataset import Dataset, Examples
 from askew.core.errors import AskewError, shown, suggest
+from askew.data.image_folder import plain_image
 from askew.data.labels import encode_labels
 from askew.data.npz import as_inputs
 
@@ -41,7 +42,9 @@ def from_huggingface(train: Any, test: Any, image_column: str = "image", label_c
             if column not in rows.column_names:
                 raise AskewError(f"{name}: {split} has no column {column!r}; {suggest(column, rows.column_names)}")
         where = f"{name}: {split} column {image_column!r}"
-        inputs.append(as_inputs(where, _stack(where, rows.select_columns([image_column]), image_column)))
+        # Whatever their format, images of that package are height x width x channels as arrays.
+        images = type(getattr(rows, "features", {}).get(image_column)).__name__ == "Image"
+        inputs.append(as_inputs(where, _stack(where, rows.select_columns([image_column]), image_column, images)))
         labels.append(list(rows[label_column]))
         clients.append(list(rows[client_column]) if client_column else [])
     names = getattr(getattr(train, "features", {}).get(label_column), "names", None)
@@ -55,14 +58,16 @@ def from_huggingface(train: Any, test: Any, image_column: str = "image", label_c
     return Dataset(name, splits[0], splits[1], classes, owners[0].numpy(), owners[1].numpy(), client_names=who)
 
 
-def _stack(where: str, rows: Any, column: str) -> np.ndarray:
+def _stack(where: str, rows: Any, column: str, images: bool) -> np.ndarray:
     """All inputs as one array; images turn from height x width x channels to channels first."""
     arrays: list[np.ndarray] = []
     for i, row in enumerate(rows):
         array = np.asarray(row[column])
         if hasattr(row[column], "convert"):  # an image of Pillow
-            array = np.asarray(row[column].convert("L" if row[column].mode in ("1", "L") else "RGB"))
+            array = np.asarray(plain_image(f"{where}: example {i}", row[column]))
             array = array[None] if array.ndim == 2 else array.transpose(2, 0, 1)
+        elif images and isinstance(row[column], np.ndarray) and array.ndim == 3:  # with_format("numpy")
+            array = array.transpose(2, 0, 1)
         if arrays and array.shape != arrays[0].shape:
             raise AskewError(f"{where}: example {i} has shape {array.shape}, example 0 {arrays[0].shape}; "
                              "bring all to one shape with the data set's map")

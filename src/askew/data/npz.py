@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -77,6 +78,9 @@ def as_inputs(where: str, x: np.ndarray) -> Tensor:
     if x.ndim < 2 or x.dtype.kind not in "biuf":
         raise AskewError(f"{where}: inputs must be numbers with the examples on the first axis and at least one more, "
                          f"not {x.dtype} of shape {x.shape}")
+    if x.ndim == 4 and x.shape[3] in (1, 3, 4) and x.shape[1] > 4:
+        warnings.warn(f"{where}: of shape {x.shape}, inputs are taken for {x.shape[1]} channels of {x.shape[2]} x "
+                      f"{x.shape[3]} pixels; if the channels stand last, give np.moveaxis(x, 3, 1)", stacklevel=3)
     if x.dtype != np.uint8:
         # What float32 cannot hold becomes infinity, which a data set refuses.
         with np.errstate(over="ignore", invalid="ignore"):

@@ -87,7 +87,8 @@ def _read_csv(path: str, delimiter: str | None) -> Rows:
                 file.seek(0)
             rows = list(csv.reader(file, delimiter=delimiter))
     except (UnicodeDecodeError, csv.Error) as error:
-        raise AskewError(f"{path!r} cannot be read as CSV in UTF-8 ({error})") from None
+        raise AskewError(f"{path!r} cannot be read as CSV in UTF-8 ({error}); save it as CSV in UTF-8 "
+                         "(spreadsheets have it under 'Save as'), or as Parquet") from None
     except OSError as error:
         raise AskewError(f"{path!r} cannot be read ({error.strerror or error}); "
                          "give the path of a CSV or Parquet file") from None
@@ -151,6 +152,8 @@ def _as_array(column: Any) -> np.ndarray:
     """A column of Arrow as an array; words are Python's, each of them once."""
     import pyarrow as arrow
 
+    if arrow.types.is_integer(column.type) and column.null_count:
+        return np.array(column.to_pylist(), object)  # as floats beside gaps, codes of 17 digits would become one
     if not arrow.types.is_dictionary(column.type):
         return np.asarray(column.to_numpy())
     parts = [np.zeros(0, object)]

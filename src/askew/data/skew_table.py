@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections import Counter
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -20,6 +21,7 @@ from askew.data.table import label_values
 
 _NAME_COLUMNS = {"", "client", "clients", "client_id", "client id", "id", "name", "device", "site", "user", "owner",
                  "index", "unnamed: 0"}
+_SUMS = {"total", "totals", "sum", "sums", "all", "gesamt", "summe", "somme", "totale"}
 _LARGEST = 10**12  # of one count; sums of millions of them stay exact in 64 bits
 MOST = 64 * MEGABYTE  # of a file: a hundred thousand clients with a hundred classes have less
 
@@ -76,7 +78,25 @@ def read_counts(path: str | Path) -> CountsTable:
             raise AskewError(f"{str(path)!r}: row {line}{_of(cells, named)} has no examples at all; leave this client "
                              "out")
     names = [cells[0].strip() for _, cells in body] if named else [str(k) for k in range(len(body))]
+    _check_names(path, "class", "column", classes, counts.T)
+    _check_names(path, "client", "row", names, counts)
     return CountsTable(names, classes, counts)
+
+
+def _check_names(path: str | Path, what: str, place: str, names: list[str], counts: np.ndarray) -> None:
+    """Refuse a name that is there twice, and a spreadsheet's sums among what they are sums of.
+
+    Args:
+        counts: one line for each of the names.
+    """
+    for name, times in Counter(names).items():
+        if times > 1:
+            raise AskewError(f"{str(path)!r}: {what} {name[:50]!r} is there {times} times; add its {place}s up, or "
+                             "name them apart")
+    for name, line in zip(names, counts, strict=True):
+        if name.lower() in _SUMS and len(names) > 2 and (2 * line == counts.sum(axis=0)).all():
+            raise AskewError(f"{str(path)!r}: {place} {name[:50]!r} holds the sums of the others, and is no {what}; "
+                             "leave it out")
 
 
 def count_rows(path: str | Path, label: str, client: str, missing: Missing = "refuse",
@@ -123,7 +143,7 @@ def count_rows(path: str | Path, label: str, client: str, missing: Missing = "re
 def _read_rows(path: Path) -> list[tuple[int, list[str]]]:
     """Line numbers and cells of all rows that are not blank."""
     text = read_text(path, "CSV file of client x class counts, or a population saved by 'askew partition --save'",
-                     MOST).removeprefix("\ufeff")
+                     MOST)
     first = next((line for line in text.splitlines() if line.strip()), "")
     separator = max(",;\t", key=first.count)
     reader = csv.reader(text.splitlines(), delimiter=separator)

@@ -53,9 +53,9 @@ def table(path: str, label: str | list[str], client: str | None = None, features
             "tokens", one column per place.
         drop: columns to leave out of the inputs.
         categories: columns of numbers that are codes, not amounts.
-        missing: what becomes of empty cells (also NA, N/A, NaN, null): "refuse" them; "mean" fills in the training
-            rows' mean or most frequent category; "indicator" does so for numbers, and says in a further input that
-            there was none; "drop" leaves such rows out.
+        missing: what becomes of empty cells (also NA, N/A, #N/A, NaN, null): "refuse" them; "mean" fills in the
+            training rows' mean or most frequent category; "indicator" does so for numbers, and says in a further input
+            that there was none; "drop" leaves such rows out.
         delimiter: between the cells of CSV; default: the one of , ; tab and | that is in the header most often.
         decimal: the mark between whole and fraction in CSV.
         text: a column of text, which is then the only input: the numbers of its words, of which the first `length`

@@ -38,7 +38,8 @@ def _with_validation(population: Population, source: Source, fraction: float, se
     few = np.flatnonzero(population.sizes < 2)
     if len(few):
         raise AskewError(f"validation: client {few[0]} has {population.sizes[few[0]]} example; two are needed, "
-                         "one to train and one to validate")
+                         f"one to train and one to validate ({len(few):,} of {len(population.sizes):,} clients have "
+                         "fewer): ask for fewer clients, or leave small ones out, as natural(min_examples=2) does")
     wanted = np.clip(np.round(fraction * population.sizes).astype(np.int64), 1, population.sizes - 1)
     held, train = parted(population.train, wanted, validation_stream(seed))
     return replace(population, train=train, validation=held, counts=train.counts(source.labels, population.num_classes))

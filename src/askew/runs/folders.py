@@ -7,7 +7,7 @@ import itertools
 import json
 import os
 import re
-import tempfile
+import secrets
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -32,6 +32,7 @@ def check_apart(folders: Sequence[Path]) -> None:
 
 def check_free(path: Path, overwrite: bool = False) -> None:
     """Refuse a folder that holds a run, and, with `overwrite`, one that holds anything else."""
+    files.check_home(path, "--out")
     try:
         exists = path.exists()
     except (OSError, ValueError) as error:  # a name that is too long, or has a null byte
@@ -49,12 +50,13 @@ def check_free(path: Path, overwrite: bool = False) -> None:
         raise AskewError(f"--out: {str(path)!r} is a file; name a folder")
     if not os.access(path, os.W_OK):
         raise AskewError(f"--out: {str(path)!r} is not writable; name another folder")
-    if kind_of(path) == "run":
+    kind = kind_of(path)
+    if kind == "run":
         if not overwrite and (path / RECIPE).exists():
             raise AskewError(f"--out: {str(path)!r} already holds a run; name another folder, or add --overwrite")
     elif not _is_empty(path):
-        marked = (path / MARKER).exists()
-        remedy = f', or, if it is a run whose {MARKER} was damaged, write {{"askew": "run"}} to that file' * marked
+        damaged = kind is None and (path / MARKER).exists()
+        remedy = f', or, if it is a run whose {MARKER} was damaged, write {{"askew": "run"}} to that file' * damaged
         raise AskewError(f"--out: {str(path)!r} is not empty and holds no run; name another folder{remedy}")
 
 
@@ -113,17 +115,19 @@ def mark(path: Path, kind: str) -> None:
         path.mkdir(parents=True, exist_ok=True)
         if (path / MARKER).exists():
             return
-        with tempfile.NamedTemporaryFile("w", dir=path, prefix=".askew-", suffix=f"{files.LEFTOVER}.json",
-                                         encoding="utf-8") as aside:
-            aside.write(json.dumps({"askew": kind, "format": 1}) + "\n")
-            aside.flush()
-            os.fsync(aside.fileno())
+        # Readable to whoever may read the folder, which a temporary file of Python's is not.
+        aside = path / f".askew-{secrets.token_hex(4)}{files.LEFTOVER}.json"
+        try:
+            aside.write_text(json.dumps({"askew": kind, "format": 1}) + "\n", encoding="utf-8")
+            files.sync(aside)
             try:
-                os.link(aside.name, path / MARKER)
+                os.link(aside, path / MARKER)
             except FileExistsError:  # by another process, just now
                 pass
             except OSError:  # a drive without links
-                files.write_text(path / MARKER, (path / aside.name).read_text())
+                files.write_text(path / MARKER, aside.read_text(encoding="utf-8"))
+        finally:
+            aside.unlink(missing_ok=True)
     except OSError as error:
         raise files.cannot_write(path, error) from error
     files.sync_folder(path)
@@ -131,14 +135,23 @@ def mark(path: Path, kind: str) -> None:
 
 @contextlib.contextmanager
 def held(path: Path | None, kind: str) -> Iterator[None]:
-    """A folder of many runs, marked as such, with other processes kept out."""
+    """A folder of many runs, marked as such, with other processes kept out; gone again if an error comes before
+    anything is put there, so that the same command, put right, finds it free."""
     if path is None:
         yield
         return
+    was_there = path.exists()
     mark(path, kind)
     lock = Lock(path / MARKER, path)
     try:
         yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            if [inner.name for inner in path.iterdir()] == [MARKER]:
+                (path / MARKER).unlink()
+                if not was_there:
+                    path.rmdir()
+        raise
     finally:
         lock.release()
 

@@ -6,6 +6,7 @@ References:
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -75,7 +76,8 @@ class Range:
 
 @checked
 def random_settings(axes: Mapping[str, Range | Sequence[Any]], number: Count, seed: int = 0) -> list[dict[str, Any]]:
-    """Settings drawn at random, each with every value of `seed`; the first ones of a longer search are the same.
+    """Settings drawn at random, no two alike, each with every value of `seed`; the first ones of a longer search are
+    the same.
 
     Args:
         axes: address of a setting -> a range, or values of which one is drawn.
@@ -94,9 +96,21 @@ def random_settings(axes: Mapping[str, Range | Sequence[Any]], number: Count, se
     if isinstance(seeds, Range):
         raise AskewError(f"--grid: seed={seeds} would train every setting with another seed; name them: seed=0,1,2")
     settings: list[dict[str, Any]] = []
-    for at in range(number):
+    known: set[str] = set()
+    again = 0  # draws since the last new setting; the same run again is no further evidence
+    for at in itertools.count():
         draw = np.random.Generator(np.random.Philox(rng.int_seed(seed, "search", at)))
         drawn = {key: axis.at(float(draw.random())) if isinstance(axis, Range) else
                  axis[int(draw.integers(len(axis)))] for key, axis in axes.items() if key != SEED}
+        if repr(drawn) in known:
+            again += 1
+            if again > 1000 + 20 * len(known):
+                raise AskewError(f"--random: {number} different settings are asked for, and these ranges and lists "
+                                 f"hold {len(known)}; draw fewer, or widen them")
+            continue
+        known.add(repr(drawn))
+        again = 0
         settings += [{**drawn, SEED: value} for value in seeds] if seeds else [drawn]
+        if len(known) == number:
+            break
     return settings

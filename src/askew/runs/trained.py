@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from askew.core.arguments import checked
 from askew.core.arrays import read_arrays
-from askew.core.cells import words
+from askew.core.cells import named
 from askew.core.columns import Columns
 from askew.core.dataset import check_inputs
 from askew.core.errors import AskewError, first_line, shown, suggest
@@ -113,6 +113,8 @@ class Trained:
             if "x" not in arrays:
                 raise AskewError(f"{where}: no array 'x'; it has {', '.join(arrays) or 'none'}")
             x = arrays["x"]
+            if x.ndim == len(self.about.input_shape) == 3:
+                x = x[:, None]  # grey images, whose channel `npz(...)` adds
         rows = self.read(x) if isinstance(x, str | Path) else rows_of(where, x)
         if rows is None:
             return self._run(self._stored(x), *self._model_of(client))
@@ -121,7 +123,7 @@ class Trained:
         if client is not None or table.client not in rows or not (self.about.choice or self.about.personal):
             return self._run(inputs, *self._model_of(client))
         owners = rows[table.client]
-        return self._by_client(inputs, [None] * len(inputs) if owners is None else words(owners))
+        return self._by_client(inputs, [None] * len(inputs) if owners is None else named(owners))
 
     @checked
     def read(self, path: str | Path) -> Rows:
