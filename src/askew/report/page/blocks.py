@@ -125,8 +125,42 @@ def line(number: int, label: str, group: str) -> Line:
     return Line(label, group, f"--c{number % COLOURS}", DASHES[(number + number // COLOURS) % len(DASHES)])
 
 
-def axis(title: str, **more: Any) -> dict[str, Any]:
-    return {"title": {"text": title}, **more}
+def axis(title: str, is_share: bool = False, **more: Any) -> dict[str, Any]:
+    """An axis; of shares, in percent."""
+    return {"title": {"text": title}, **({"tickformat": ".0%"} if is_share else {}), **more}
+
+
+def ticks(names: Sequence[str], most: int = 28) -> dict[str, Any]:
+    """Of an axis: names in place of 0, 1, ..., those that are longer than so many letters cut."""
+    return {"tickvals": list(range(len(names))), "ticktext": [cut(name, most) for name in names]}
+
+
+def cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def hover(where: str, is_share: bool) -> str:
+    """How plotly writes a number of a point: that on its axis `x` or `y`."""
+    return f"%{{{where}:.1%}}" if is_share else f"%{{{where}:.4g}}"
+
+
+def points(look: Line, x: Sequence[float], y: Sequence[float], **more: Any) -> dict[str, Any]:
+    """A line through points; a mark where there is but one."""
+    return {"type": "scatter", "mode": "lines" if len(x) > 1 else "markers", "name": look.label,
+            "legendgroup": look.group, "x": x, "y": y,
+            "line": {"color": look.colour, "dash": look.dash, "width": 2}, "marker": {"color": look.colour, "size": 8},
+            **more}
+
+
+def heat_map(cells: Sequence[Sequence[float | None]], bar: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """Cells coloured from nothing to all.
+
+    Args:
+        bar: what the bar beside them says.
+    """
+    return {"type": "heatmap", "z": cells, "x": list(range(len(cells[0]))), "y": list(range(len(cells))), "zmin": 0,
+            "zmax": 1, "colorscale": HEAT, "xgap": 1, "ygap": 1,
+            "colorbar": {"thickness": 10, "outlinewidth": 0, **bar}, **more}
 
 
 def _plain(value: Any, key: str = "") -> Any:
