@@ -12,18 +12,7 @@ import typer
 
 import askew.data
 import askew.partition
-from askew.cli.common import (
-    OVERWRITE,
-    AsJson,
-    DataDir,
-    Imports,
-    Overwrite,
-    Seed,
-    err,
-    import_modules,
-    out,
-    print_json,
-)
+from askew.cli.common import OVERWRITE, AsJson, DataDir, Imports, Overwrite, err, import_modules, out, print_json
 from askew.core import registry, skew
 from askew.core.dataset import Dataset, Source
 from askew.core.errors import AskewError
@@ -51,7 +40,7 @@ def partition(
     shards: Annotated[int | None, typer.Option(help="Shards per client, for shards.")] = None,
     settings: Annotated[list[str] | None, typer.Option(
         "--set", metavar="KEY=VALUE", help="Any other argument of the scheme, e.g. min_examples=5.")] = None,
-    seed: Seed = 0,
+    seed: Annotated[int, typer.Option(help="Seed of every random stream.")] = 0,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it: .png, .svg or .pdf.")] = None,
     save: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep it: an .npz file, for diagnose.")] = None,
     overwrite: Overwrite = False,
