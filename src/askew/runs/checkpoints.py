@@ -169,8 +169,7 @@ class Checkpoints:
         """Of a version that kept one checkpoint, without a checksum."""
         warnings.warn(f"the checkpoint in {str(self._folder)!r} is of an earlier version, which wrote no checksums: "
                       "whether it is whole cannot be known", stacklevel=3)
-        state = _load(self._folder / EARLIER, device)
-        return self._with_memory(state, device)
+        return self._with_memory(_load(self._folder / EARLIER, device), device)
 
     def _drop_all_but(self, rounds: Iterable[int]) -> None:
         """Checkpoints other than these, and blocks that none of these needs. First what says that they exist."""
