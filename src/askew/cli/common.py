@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import math
 import os
 import sys
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from askew.core.errors import AskewError, first_line
+from askew.core.files import finite
 
 
 def console(**options: Any) -> Console:
@@ -69,14 +69,4 @@ def import_modules(names: list[str] | None) -> None:
 
 def print_json(value: Any) -> None:
     """One JSON object on stdout; numbers that JSON cannot hold (NaN, infinity) become null."""
-    sys.stdout.write(json.dumps(_plain(value), allow_nan=False) + "\n")
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if hasattr(value, "tolist"):  # numpy and torch
-        return _plain(value.tolist())
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    sys.stdout.write(json.dumps(finite(value), allow_nan=False) + "\n")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import os
 import secrets
 import stat
@@ -63,6 +64,17 @@ def write_text(path: str | Path, text: str) -> None:
 def write_json(path: str | Path, value: Mapping[str, Any]) -> None:
     """An object as JSON, whole or not at all."""
     write_text(path, json.dumps(value, indent=1) + "\n")
+
+
+def finite(value: Any) -> Any:
+    """With null in place of numbers that JSON cannot hold (NaN, infinity), and numpy's and torch's as Python's."""
+    if isinstance(value, dict):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    if hasattr(value, "tolist"):
+        return finite(value.tolist())
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def read_json(path: str | Path, what: str) -> dict[str, Any]:
