@@ -143,6 +143,18 @@ def check_new(path: str | Path, option: str, remedy: str = "name another file, o
     return path
 
 
+def check_writable(path: Path, problem: str) -> None:
+    """Refuse, before any work, a folder that cannot be made or written to.
+
+    Args:
+        problem: what the error begins with.
+    """
+    nearest = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK):
+        raise AskewError(f"{problem}: {str(nearest)!r} is {'not writable' if nearest.is_dir() else 'a file'}; "
+                         "name another folder")
+
+
 def cannot_write(path: str | Path, error: OSError) -> UnwritableError:
     """One line for a disk that is full, a folder that is read-only or gone, ..."""
     return UnwritableError(f"{str(path)!r} cannot be written: {error.strerror or error}; "
