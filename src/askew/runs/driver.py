@@ -92,6 +92,14 @@ class _CallersError(Exception):
         self.error = error
 
 
+@contextlib.contextmanager
+def _of_the_caller() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        raise _CallersError(error) from error
+
+
 # No other configuration would fare better
 CONCERNS_ALL = (UnwritableError, InUseError, _CallersError, OtherRecipeError)
 
@@ -387,20 +395,16 @@ class _Course:
 
     def tell(self, i: int, record: Record, recipe: Recipe) -> None:
         if self._on_round is not None:
-            try:
+            with _of_the_caller():
                 self._on_round(i, record, recipe)
-            except Exception as error:
-                raise _CallersError(error) from error
 
     def end(self, i: int, result: Result) -> None:
         data = self.means.data
         named = result if data is None else replace(result, data_name=data.name)
         self._over[i] = named if self._keep else replace(named, simulation=None)
         if self._on_end is not None:
-            try:
+            with _of_the_caller():
                 self._on_end(i, self._over[i])
-            except Exception as error:
-                raise _CallersError(error) from error
 
     def check_time(self) -> None:
         interrupt.check()
