@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import timeit
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -74,11 +74,7 @@ def _centralised(task: Task, examples: int, clients: int, repeats: int) -> float
     """Seconds for one model on as many examples, batches as large as the clients' together."""
     indices = task.population.train.indices[:examples]
     plain = replace(task, recipe=task.recipe.replace(epochs=1))
-    start, best = plain.fresh, float("inf")
-    for repeat in range(repeats + 1):
-        began = time.perf_counter()
-        train_pooled(plain, start, indices, epochs=1, role="bench", number=0,
-                     batch_size=clients * task.recipe.batch_size)
-        if repeat > 0:
-            best = min(best, time.perf_counter() - began)
-    return best
+    _, *times = timeit.repeat(  # the first one warms up
+        lambda: train_pooled(plain, plain.fresh, indices, epochs=1, role="bench", number=0,
+                             batch_size=clients * task.recipe.batch_size), number=1, repeat=repeats + 1)
+    return min(times)
