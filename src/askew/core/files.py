@@ -7,13 +7,15 @@ an interruption at any instant leaves the old file, and at most a leftover that 
 from __future__ import annotations
 
 import contextlib
+import csv
 import hashlib
+import io
 import json
 import math
 import os
 import secrets
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +61,13 @@ def write_text(path: str | Path, text: str) -> None:
     """Text as UTF-8, whole or not at all."""
     with written(path) as aside:
         aside.write_text(text, encoding="utf-8", newline="\n")
+
+
+def csv_text(rows: Iterable[Iterable[Any]]) -> str:
+    """Rows of cells as CSV."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
 
 
 def write_json(path: str | Path, value: Mapping[str, Any]) -> None:
