@@ -12,7 +12,7 @@ from rich.table import Table
 from askew.advice.advice import RECIPE, Advice
 from askew.advice.advise import advise as ask
 from askew.advice.demanding import Limits
-from askew.cli.common import AsJson, DataDir, Imports, Missing, err, import_modules, out, page, print_json, table
+from askew.cli.common import AsJson, DataDir, Imports, Missing, err, given, import_modules, out, page, print_json, table
 from askew.cli.progress import Quiet, RunProgress
 from askew.cli.ray import Ray, WithRay, cluster_of
 from askew.cli.report import page_of
@@ -79,8 +79,8 @@ def advise(
       askew advise --counts clinics.csv --budget 3
     """
     import_modules(imports)
-    given = {"data": data, "population": population, "rounds": rounds, "seed": seed}
-    pairs = [*(settings or []), *(f"{key}={value}" for key, value in given.items() if value is not None)]
+    named = given(data=data, population=population, rounds=rounds, seed=seed)
+    pairs = [*(settings or []), *(f"{key}={value}" for key, value in named.items())]
     recipe = load_recipe(file, pairs, None)
     if missing is not None:
         recipe = recipe.with_setting("data.missing", missing)

@@ -38,6 +38,11 @@ Missing = Annotated[Literal["mean", "indicator", "drop"] | None, typer.Option(
 OVERWRITE = "name another file, or add --overwrite"  # the remedy of commands that take it
 
 
+def given(**options: Any) -> dict[str, Any]:
+    """The options that were given."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
 def page(width: int = 100) -> Console:
     """Where tables are printed: standard output, and as wide as that where it is a pipe, which has no width."""
     return out if out.is_terminal else console(width=max(out.width, width))

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from askew.cli.common import AsJson, DataDir, Imports, err, import_modules, out, page, print_json
+from askew.cli.common import AsJson, DataDir, Imports, err, given, import_modules, out, page, print_json
 from askew.cli.progress import Quiet, RunProgress
 from askew.cli.ray import Ray, WithRay, cluster_of
 from askew.cli.report import page_of
@@ -82,8 +82,8 @@ def compare(
         raise AskewError(f"--seeds must be at least 1, got {seeds}")
     if plot is not None:
         check_plot_path(plot)
-    given = {"data": data, "population": population, "rounds": rounds, "seed": seed}
-    pairs = [*(settings or []), *(f"{key}={value}" for key, value in given.items() if value is not None)]
+    named = given(data=data, population=population, rounds=rounds, seed=seed)
+    pairs = [*(settings or []), *(f"{key}={value}" for key, value in named.items())]
     recipes = make_recipes(file, pairs, methods)
     plain = all(value is None for value in (file, data, population, methods))
     skews = _skewed(recipes["fedavg"]) if plain else {}

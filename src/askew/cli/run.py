@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from askew.cli.common import AsJson, DataDir, Imports, Missing, err, import_modules, out, print_json
+from askew.cli.common import AsJson, DataDir, Imports, Missing, err, given, import_modules, out, print_json
 from askew.cli.progress import Quiet, RunProgress
 from askew.core.errors import AskewError
 from askew.core.recipe import Recipe
@@ -83,11 +83,8 @@ def run(
     """
     with speaking(engine) as speaks:
         import_modules(imports)
-        recipe = load_recipe(file, settings or [], method)
-        if seed is not None:
-            recipe = recipe.replace(seed=seed)
-        if stop_after_no_gain is not None:
-            recipe = recipe.replace(stop_after_no_gain=stop_after_no_gain)
+        changes = given(seed=seed, stop_after_no_gain=stop_after_no_gain)
+        recipe = load_recipe(file, settings or [], method).replace(**changes)
         if missing is not None:
             recipe = recipe.with_setting("data.missing", missing)
         place = (default_folder(f"{recipe.name}-{recipe.data.name}") if speaks and not folder
