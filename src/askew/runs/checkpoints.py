@@ -197,13 +197,11 @@ def _sum_of(about: Mapping[str, Any]) -> str:
 
 
 def _load(path: Path, device: torch.device) -> Any:
+    files.check_regular(path, "checkpoint")
     try:
-        files.check_regular(path, "checkpoint")
         return lasting.read(path, device)
     except lasting.UnreadableError as error:  # written by an earlier version, or by somebody else
         raise AskewError(f"{str(path)!r} cannot be read: {error}; let the piece that keeps it between rounds keep "
                          "tensors, numbers and words, and begin the run again") from None
-    except AskewError:
-        raise
     except Exception as error:  # torch's reader has many ways to say that a file is damaged
         raise AskewError(f"{str(path)!r} is damaged: {first_line(error)}; run it again with --overwrite") from None
