@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import pandas
 
-from askew.advice.candidates import OPPONENT, Candidate, grouped
+from askew.advice.candidates import OPPONENT, Candidate
 from askew.advice.contest import Contest, Plan, hold
 from askew.advice.gains import Scale, Score, student
 from askew.core.recipe import Recipe
@@ -58,8 +58,8 @@ class Case:
         self.plan = Plan(self.rounds)
         recipe = Recipe()  # nobody looks at it: trials are looked up by their names
         keys = list(dict.fromkeys(key for key, seed, _ in self.rows if seed < self.plan.selection))  # in their order
-        self.candidates = grouped([Candidate(*_parts(key), recipe) for key in keys])
-        self.candidates = {method: self.candidates[method] for method in self.about["demands"]}
+        listed = [Candidate(*_parts(key), recipe) for key in keys]
+        self.candidates = {method: [c for c in listed if c.method == method] for method in self.about["demands"]}
         truths = {key: np.array([100 * self.rows[key, s, self.rounds].test for s in FRESH])
                   for key in keys if all((key, s, self.rounds) in self.rows for s in FRESH)}
         self.truths = {key: values for key, values in truths.items() if np.isfinite(values).all()}

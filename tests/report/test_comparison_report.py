@@ -10,7 +10,7 @@ from rich.table import Table
 
 import askew
 from askew.pieces.methods import centralised, fedavg, fedcd, fednnnn
-from askew.report import comparison as report
+from askew.report import canvas
 from askew.report.canvas import drawn_figure
 from askew.report.comparison import plot_comparison
 from askew.report.comparison_table import divergence_lines, method_rows, needs_line, skew_rows
@@ -100,7 +100,7 @@ def test_the_picture_is_the_same_twice(comparison: Comparison, tmp_path: Path) -
 def test_curves_have_bands_over_seeds_and_the_axis_is_where_they_are(
         comparison: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     figures = []
-    monkeypatch.setattr(report, "save_figure", lambda path, draw, size: figures.append(drawn_figure(draw, size)))
+    monkeypatch.setattr(canvas, "save_figure", lambda path, draw, size: figures.append(drawn_figure(draw, size)))
     plot_comparison(comparison, tmp_path / "a.svg")
     curves = figures[0].axes[0]
     low, high = curves.get_ylim()

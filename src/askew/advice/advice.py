@@ -148,14 +148,5 @@ class Advice:
 
     def write(self, folder: Path) -> None:
         """advice.json and recipe.toml."""
-        files.write_json(folder / ADVICE, _finite(self.as_mapping()))
+        files.write_json(folder / ADVICE, files.finite(self.as_mapping()))
         files.write_text(folder / RECIPE, self.recipe_file())
-
-
-def _finite(value: Any) -> Any:
-    """With null in place of numbers that JSON cannot hold."""
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -110,11 +109,3 @@ def _rate_of(spec: registry.Spec) -> float:
     if not numbers:
         raise AskewError(f"client: {spec} names no rate lr, of which multiples could be tried; write sgd(lr=0.1)")
     return next(iter(numbers.values()))
-
-
-def grouped(candidates: Sequence[Candidate]) -> Mapping[str, list[Candidate]]:
-    """By method, in their order."""
-    groups: dict[str, list[Candidate]] = {}
-    for candidate in candidates:
-        groups.setdefault(candidate.method, []).append(candidate)
-    return groups

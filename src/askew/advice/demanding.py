@@ -75,25 +75,17 @@ def demandingness(task: Task) -> tuple[float, ...]:
 
 def in_words(demands: Demands) -> list[str]:
     """What a method asks for beyond FedAvg; an empty list where nothing."""
-    said: list[str] = []
-    if demands.at_server:
-        share = f"{100 * demands.at_server:.3g}% of the examples"
-        said.append(f"{share} handed to all clients" if demands.shared else f"{share} at the server")
-    if demands.several:
-        said.append("several global models, scored on clients' own validation data")
-    if demands.private:
-        said.append("layers that stay at the clients")
-    if demands.memory:
-        said.append(f"clients remember {demands.memory:.3g} x the model")
-    if demands.singly and not demands.several:
-        said.append("the server sees single updates")
-    if demands.up > 1.01:
-        said.append(f"{demands.up:.3g} x the upload")
-    if "steps" in demands.told:
-        said.append(TOLD["steps"])
-    if demands.state:
-        said.append(f"state at the server, {demands.state:.3g} x the model")
-    return said
+    share = f"{100 * demands.at_server:.3g}% of the examples"
+    asked = (
+        (demands.at_server, f"{share} handed to all clients" if demands.shared else f"{share} at the server"),
+        (demands.several, "several global models, scored on clients' own validation data"),
+        (demands.private, "layers that stay at the clients"),
+        (demands.memory, f"clients remember {demands.memory:.3g} x the model"),
+        (demands.singly and not demands.several, "the server sees single updates"),
+        (demands.up > 1.01, f"{demands.up:.3g} x the upload"),
+        ("steps" in demands.told, TOLD["steps"]),
+        (demands.state, f"state at the server, {demands.state:.3g} x the model"))
+    return [text for asks, text in asked if asks]
 
 
 def _hands_out(task: Task) -> bool:

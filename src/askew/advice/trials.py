@@ -67,19 +67,17 @@ class Trials:
             self._tell_known(wanted[key])
         return {key: self._known[place] for key, place in places.items()}
 
-    def results(self, recipes: Sequence[Recipe], folders: Sequence[Path] | None = None) -> list[Result]:
+    def results(self, recipes: Sequence[Recipe]) -> list[Result]:
         """Train these, whole; what is stopped is no result."""
         limit = None if self.until is None else max(0.0, self.until - time.monotonic())
-        configurations = [Configuration(recipe, None if folders is None else folders[i], go_on=True)
-                          for i, recipe in enumerate(recipes)]
 
         def on_round(_: int, record: Record, recipe: Recipe) -> None:
             if self._on_round is not None:
                 self._on_round(record, recipe)
 
         began = time.monotonic()
-        results = drive(configurations, self._means, keep=False, limit_s=limit, on_round=on_round,
-                        cluster=self._cluster)
+        results = drive([Configuration(recipe) for recipe in recipes], self._means, keep=False, limit_s=limit,
+                        on_round=on_round, cluster=self._cluster)
         self.seconds += time.monotonic() - began
         if any(result.interrupted for result in results):
             raise OutOfTime(by_hand=limit is None or time.monotonic() - began < limit or interrupt.came())

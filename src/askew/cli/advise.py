@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -11,9 +12,10 @@ from rich.table import Table
 from askew.advice.advice import RECIPE, Advice
 from askew.advice.advise import advise as ask
 from askew.advice.demanding import Limits
-from askew.cli.common import AsJson, DataDir, Imports, Missing, console, err, import_modules, out, print_json
+from askew.cli.common import AsJson, DataDir, Imports, Missing, err, given, import_modules, out, page, print_json, table
 from askew.cli.progress import Quiet, RunProgress
 from askew.cli.ray import Ray, WithRay, cluster_of
+from askew.cli.report import page_of
 from askew.cli.run import Device, Engine, Settings
 from askew.core.errors import AskewError
 from askew.core.recipe import Recipe
@@ -77,83 +79,70 @@ def advise(
       askew advise --counts clinics.csv --budget 3
     """
     import_modules(imports)
-    given = {"data": data, "population": population, "rounds": rounds, "seed": seed}
-    pairs = [*(settings or []), *(f"{key}={value}" for key, value in given.items() if value is not None)]
+    named = given(data=data, population=population, rounds=rounds, seed=seed)
+    pairs = [*(settings or []), *(f"{key}={value}" for key, value in named.items())]
     recipe = load_recipe(file, pairs, None)
     if missing is not None:
         recipe = recipe.with_setting("data.missing", missing)
     if counts is not None and (population is not None or missing is not None):
         raise AskewError("advise: --counts says who has what; leave --population and --missing out")
     limits = Limits(no_server_data, single_model, stateless_clients, upload_budget, secure_aggregation)
-    progress = _Progress(quiet)
+    progress: RunProgress | None = None  # once it is known how long the contest will be
+
+    def on_plan(rounds: int) -> None:
+        nonlocal progress
+        progress = shown.enter_context(RunProgress(rounds, "advise", quiet))
+
+    def on_round(record: Record, recipe: Recipe) -> None:
+        if progress is not None:
+            progress.on_round(record, recipe)
+
     try:
-        with cluster_of(ray, imports) as cluster:
+        with ExitStack() as shown, cluster_of(ray, imports) as cluster:
             advice = ask(recipe, methods=None if methods is None else places("--methods", methods, ","), margin=margin,
                          budget=budget, limits=limits, counts=counts, engine=engine, device=device, data_dir=data_dir,
-                         out=folder, go_on=go_on, on_plan=progress.plan, on_round=progress.on_round, cluster=cluster)
+                         out=folder, go_on=go_on, on_plan=on_plan, on_round=on_round, cluster=cluster)
     except KeyboardInterrupt:
         remedy = (f"continue with the same options and --resume --out {folder}" if folder
                   else "with --out DIR it could be continued")
         err.print(f"interrupted; {remedy}", soft_wrap=True)
         raise typer.Exit(130) from None
-    finally:
-        progress.end()
-    page = _page(folder)
+    written = None if folder is None else page_of(folder)
     if as_json:
         print_json(advice.as_mapping())
     else:
         show(advice, folder)
-        if page is not None:
-            out.print(f"page: {page}", soft_wrap=True)
-
-
-class _Progress:
-    """How far the contest is, once it is known how long it will be."""
-
-    def __init__(self, quiet: bool) -> None:
-        self._quiet = quiet
-        self._bar: RunProgress | None = None
-
-    def plan(self, rounds: int) -> None:
-        self._bar = RunProgress(rounds, "advise", self._quiet)
-        self._bar.__enter__()
-
-    def on_round(self, record: Record, recipe: Recipe) -> None:
-        if self._bar is not None:
-            self._bar.on_round(record, recipe)
-
-    def end(self) -> None:
-        if self._bar is not None:
-            self._bar.__exit__(None, None, None)
+        if written is not None:
+            out.print(f"page: {written}", soft_wrap=True)
 
 
 def show(advice: Advice, folder: Path | None) -> None:
     """For a person: facts, cost, ranking, decision, recipe."""
-    page = out if out.is_terminal else console(width=max(out.width, 110))  # a pipe has no width
+    shown = page(110)
     if advice.counts is not None:
-        page.print(f"From the counts in {advice.counts} alone: the same label skew on {advice.recipe.data.name}, in "
-                   "place of your data. Skew of features is not in it.", soft_wrap=True)
+        shown.print(f"From the counts in {advice.counts} alone: the same label skew on {advice.recipe.data.name}, in "
+                    "place of your data. Skew of features is not in it.", soft_wrap=True)
     facts = Table(box=None, show_header=False, title="The federation", title_justify="left", title_style="bold")
     for row in advice.facts.rows():
         facts.add_row(*row)
     for row in cost_rows(advice):
         facts.add_row(*row)
-    page.print(facts)
-    page.print()
-    page.print(_ranking(advice))
+    shown.print(facts)
+    shown.print()
+    shown.print(_ranking(advice))
     for name, why in advice.struck.items():
-        page.print(f"struck out: {name}: {why}", soft_wrap=True)
+        shown.print(f"struck out: {name}: {why}", soft_wrap=True)
     for note in advice.notes:
-        page.print(f"note: {note}", soft_wrap=True)
-    page.print()
-    page.print(advice.reason[0].upper() + advice.reason[1:] + ".", style="bold", soft_wrap=True)
-    page.print(f"{advice.contest.runs} runs in {advice.seconds:.0f} s; settings and nominee were chosen on held-out "
-               f"training examples, gains are on test data that nothing was chosen by.", style="dim", soft_wrap=True)
+        shown.print(f"note: {note}", soft_wrap=True)
+    shown.print()
+    shown.print(advice.reason[0].upper() + advice.reason[1:] + ".", style="bold", soft_wrap=True)
+    shown.print(f"{advice.contest.runs} runs in {advice.seconds:.0f} s; settings and nominee were chosen on held-out "
+                f"training examples, gains are on test data that nothing was chosen by.", style="dim", soft_wrap=True)
     if folder is None:
-        page.print("The recipe (--out DIR writes it to a file):", style="dim")
-        page.print(advice.recipe.to_toml().rstrip(), soft_wrap=True)
+        shown.print("The recipe (--out DIR writes it to a file):", style="dim")
+        shown.print(advice.recipe.to_toml().rstrip(), soft_wrap=True)
     else:
-        page.print(f"recipe: {folder / RECIPE}   (askew run {folder / RECIPE})", soft_wrap=True)
+        shown.print(f"recipe: {folder / RECIPE}   (askew run {folder / RECIPE})", soft_wrap=True)
 
 
 def cost_rows(advice: Advice) -> list[tuple[str, str]]:
@@ -168,24 +157,16 @@ def cost_rows(advice: Advice) -> list[tuple[str, str]]:
 
 
 def _ranking(advice: Advice) -> Table:
-    table = Table(box=None, header_style="bold")
-    table.add_column("method")
-    for name in (f"gain, {advice.unit}", "95% interval", "seeds", "chance of being best"):
-        table.add_column(name, justify="right")
-    table.add_column("asks for")
+    entries = table("method", f"gain, {advice.unit}", "95% interval", "seeds", "chance of being best", "asks for",
+                    left=("method", "asks for"))
     for entry in advice.contest.entries:
         gain = entry.gain
         nominee = " *" if entry.method == advice.contest.nominee else ""
-        table.add_row(f"{entry.method}{nominee}", f"{gain.mean:+.1f}", f"{gain.low:+.1f} to {gain.high:+.1f}",
-                      str(gain.seeds), f"{entry.chance:.0%}", "; ".join(advice.demands[entry.method]) or "nothing more")
-    table.add_row("FedAvg, tuned", "0", "", "", f"{advice.contest.chance_of_opponent:.0%}", "")
+        entries.add_row(f"{entry.method}{nominee}", f"{gain.mean:+.1f}", f"{gain.low:+.1f} to {gain.high:+.1f}",
+                        str(gain.seeds), f"{entry.chance:.0%}",
+                        "; ".join(advice.demands[entry.method]) or "nothing more")
+    entries.add_row("FedAvg, tuned", "0", "", "", f"{advice.contest.chance_of_opponent:.0%}", "")
     if advice.contest.nominee is not None:
-        table.caption = "* measured again on fresh seeds"
-        table.caption_justify = "left"
-    return table
-
-
-def _page(folder: Path | None) -> Path | None:
-    from askew.cli.report import page_of
-
-    return None if folder is None else page_of(folder)
+        entries.caption = "* measured again on fresh seeds"
+        entries.caption_justify = "left"
+    return entries

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import time
+import timeit
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
-from askew.cli.common import AsJson, DataDir, Imports, import_modules, out, print_json
-from askew.cli.run import Device, Settings
+from askew.cli.common import AsJson, DataDir, Imports, import_modules, out, print_json, table
+from askew.cli.run import Device, RecipeFile, Settings
 from askew.engine.build import build_task
 from askew.engine.choice import TRY_CLIENTS, TRY_STEPS, calibrate, choose
 from askew.engine.local import train_pooled
@@ -26,8 +24,7 @@ app = typer.Typer()
 
 @app.command()
 def bench(
-    file: Annotated[Path | None,
-                    typer.Argument(help="A recipe in TOML; without one, FedAvg on the embedded digits.")] = None,
+    file: RecipeFile = None,
     settings: Settings = None,
     method: Annotated[str | None, typer.Option(help="A method of the papers.")] = None,
     repeats: Annotated[int, typer.Option(help="Timed repeats; the best counts.", min=1)] = 5,
@@ -61,16 +58,14 @@ def bench(
         print_json({"rows": rows, "auto": chosen, "clients": clients, "examples": examples,
                     "environment": describe_environment(device)})
         return
-    table = Table(box=None, header_style="bold")
-    for name in ("engine", "ms", "examples/s", "of centralised", ""):
-        table.add_column(name, justify="left" if name in ("engine", "") else "right")
+    timed = table("engine", "ms", "examples/s", "of centralised", "", left=("engine", ""))
     for row in rows:
         style = "bold" if row["engine"] == chosen else None
         rate = row["examples_per_s"]
         share = "" if rate is None else f"{rate * central / examples:.2f}"
-        table.add_row(str(row["engine"]), "" if row["ms"] is None else f"{row['ms']:.1f}",
+        timed.add_row(str(row["engine"]), "" if row["ms"] is None else f"{row['ms']:.1f}",
                       "" if rate is None else f"{rate:,}", share, str(row["note"]), style=style)
-    out.print(table)
+    out.print(timed)
     out.print(Text.assemble(f"{clients} clients, {examples} examples; --engine auto takes ", (chosen, "bold"),
                             ", by rule; if another is faster here, name it with --engine"))
 
@@ -79,11 +74,7 @@ def _centralised(task: Task, examples: int, clients: int, repeats: int) -> float
     """Seconds for one model on as many examples, batches as large as the clients' together."""
     indices = task.population.train.indices[:examples]
     plain = replace(task, recipe=task.recipe.replace(epochs=1))
-    start, best = plain.fresh, float("inf")
-    for repeat in range(repeats + 1):
-        began = time.perf_counter()
-        train_pooled(plain, start, indices, epochs=1, role="bench", number=0,
-                     batch_size=clients * task.recipe.batch_size)
-        if repeat > 0:
-            best = min(best, time.perf_counter() - began)
-    return best
+    _, *times = timeit.repeat(  # the first one warms up
+        lambda: train_pooled(plain, plain.fresh, indices, epochs=1, role="bench", number=0,
+                             batch_size=clients * task.recipe.batch_size), number=1, repeat=repeats + 1)
+    return min(times)

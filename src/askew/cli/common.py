@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import importlib
 import json
-import math
 import os
 import sys
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
 from askew.core.errors import AskewError, first_line
+from askew.core.files import finite
 
 
 def console(**options: Any) -> Console:
@@ -24,7 +26,6 @@ def console(**options: Any) -> Console:
 out = console()
 err = console(stderr=True)
 
-Seed = Annotated[int, typer.Option(help="Seed of every random stream.", show_default=True)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout instead of a table.")]
 DataDir = Annotated[str | None, typer.Option(
     "--data-dir", help="Where data sets are; else $ASKEW_DATA, else the cache folder.", metavar="DIR")]
@@ -35,6 +36,28 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that
 Missing = Annotated[Literal["mean", "indicator", "drop"] | None, typer.Option(
     help="What becomes of empty cells of a table; else they are refused.")]
 OVERWRITE = "name another file, or add --overwrite"  # the remedy of commands that take it
+
+
+def given(**options: Any) -> dict[str, Any]:
+    """The options that were given."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def page(width: int = 100) -> Console:
+    """Where tables are printed: standard output, and as wide as that where it is a pipe, which has no width."""
+    return out if out.is_terminal else console(width=max(out.width, width))
+
+
+def table(*columns: str, left: Sequence[str] = ("",)) -> Table:
+    """An empty table.
+
+    Args:
+        left: the columns of words; the others are of numbers.
+    """
+    made = Table(box=None, header_style="bold")
+    for name in columns:
+        made.add_column(name, justify="left" if name in left else "right")
+    return made
 
 
 def import_modules(names: list[str] | None) -> None:
@@ -51,14 +74,4 @@ def import_modules(names: list[str] | None) -> None:
 
 def print_json(value: Any) -> None:
     """One JSON object on stdout; numbers that JSON cannot hold (NaN, infinity) become null."""
-    sys.stdout.write(json.dumps(_plain(value), allow_nan=False) + "\n")
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if hasattr(value, "tolist"):  # numpy and torch
-        return _plain(value.tolist())
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    sys.stdout.write(json.dumps(finite(value), allow_nan=False) + "\n")

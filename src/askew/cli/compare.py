@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from askew.cli.common import AsJson, DataDir, Imports, console, err, import_modules, out, print_json
+from askew.cli.common import AsJson, DataDir, Imports, err, given, import_modules, out, page, print_json
 from askew.cli.progress import Quiet, RunProgress
 from askew.cli.ray import Ray, WithRay, cluster_of
 from askew.cli.report import page_of
@@ -82,8 +82,8 @@ def compare(
         raise AskewError(f"--seeds must be at least 1, got {seeds}")
     if plot is not None:
         check_plot_path(plot)
-    given = {"data": data, "population": population, "rounds": rounds, "seed": seed}
-    pairs = [*(settings or []), *(f"{key}={value}" for key, value in given.items() if value is not None)]
+    named = given(data=data, population=population, rounds=rounds, seed=seed)
+    pairs = [*(settings or []), *(f"{key}={value}" for key, value in named.items())]
     recipes = make_recipes(file, pairs, methods)
     plain = all(value is None for value in (file, data, population, methods))
     skews = _skewed(recipes["fedavg"]) if plain else {}
@@ -94,14 +94,14 @@ def compare(
         shared: Any = {"go_on": go_on, "retry_failed": retry_failed, "checkpoint_every": checkpoint_every,
                        "engine": engine, "device": device, "data_dir": data_dir, "cluster": cluster}
         result, ladder, table = _compared(recipes, skews, seeds, target, place, shared, quiet)
-        page = _draw(result, place, plot)
+        written = _draw(result, place, plot)
     folder = place
     if as_json:
         print_json(table)
     else:
         _show(table, folder)
-        if page is not None:
-            out.print(f"page: {page}", soft_wrap=True)
+        if written is not None:
+            out.print(f"page: {written}", soft_wrap=True)
     if result.interrupted or (ladder is not None and ladder.interrupted):
         err.print(f"interrupted: this is what was finished; continue with the same options and --resume --out {folder}",
                   soft_wrap=True)
@@ -205,18 +205,18 @@ def _draw(result: Comparison, folder: Path, plot: Path | None) -> Path | None:
 def _show(table: Mapping[str, Any], folder: Path) -> None:
     from askew.report.comparison_table import divergence_lines, method_rows, needs_line, skew_rows
 
-    page = out if out.is_terminal else console(width=max(out.width, 100))  # a pipe has no width
+    shown = page()
     if table.get("skew"):
-        page.print(skew_rows(table["skew"], title="What skew costs FedAvg"))
-        page.print()
+        shown.print(skew_rows(table["skew"], title="What skew costs FedAvg"))
+        shown.print()
     title = f"{table['data'].removesuffix('()')}: {table['population']}, {table['rounds']} rounds"
-    page.print(method_rows(table, title))
-    page.print()
+    shown.print(method_rows(table, title))
+    shown.print()
     for line in divergence_lines(table["methods"]):
-        page.print(line, style="red")
+        shown.print(line, style="red")
     for line in filter(None, (needs_line(table["methods"]), _about_judge(table), _about_fairness(table))):
-        page.print(line, style="dim")
-    page.print(f"run folder: {folder}", soft_wrap=True)
+        shown.print(line, style="dim")
+    shown.print(f"run folder: {folder}", soft_wrap=True)
 
 
 def _about_judge(table: Mapping[str, Any]) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from askew.cli.common import AsJson, Imports, err, import_modules, out, print_json
+from askew.cli.common import AsJson, Imports, err, given, import_modules, out, print_json
 from askew.cli.progress import Quiet
 from askew.cli.run import Methods, Settings
 from askew.runs.default_job import DEPLOYED
@@ -40,8 +40,7 @@ def init(
     from askew.runs.load import load_recipe
 
     import_modules(imports)
-    recipe = load_recipe(file, settings or [], method)
-    prepared = prepare(recipe if seed is None else recipe.replace(seed=seed))
+    prepared = prepare(load_recipe(file, settings or [], method).replace(**given(seed=seed)))
     recipe, schema = prepared.recipe, prepared.schema
     files = write_app(folder, recipe, schema, modules=imports or ())
     if prepared.without:
@@ -86,8 +85,7 @@ def try_it(
 
     import_modules(imports)
     recipe = load_recipe(file, settings or [], method, None if file else DEPLOYED)
-    changes: dict[str, Any] = {name: value for name, value in (("rounds", rounds), ("seed", seed)) if value is not None}
-    recipe = recipe.replace(**changes)
+    recipe = recipe.replace(**given(rounds=rounds, seed=seed))
 
     def say(line: str) -> None:
         if not quiet:

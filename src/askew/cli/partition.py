@@ -12,18 +12,7 @@ import typer
 
 import askew.data
 import askew.partition
-from askew.cli.common import (
-    OVERWRITE,
-    AsJson,
-    DataDir,
-    Imports,
-    Overwrite,
-    Seed,
-    err,
-    import_modules,
-    out,
-    print_json,
-)
+from askew.cli.common import OVERWRITE, AsJson, DataDir, Imports, Overwrite, err, given, import_modules, out, print_json
 from askew.core import registry, skew
 from askew.core.dataset import Dataset, Source
 from askew.core.errors import AskewError
@@ -51,7 +40,7 @@ def partition(
     shards: Annotated[int | None, typer.Option(help="Shards per client, for shards.")] = None,
     settings: Annotated[list[str] | None, typer.Option(
         "--set", metavar="KEY=VALUE", help="Any other argument of the scheme, e.g. min_examples=5.")] = None,
-    seed: Seed = 0,
+    seed: Annotated[int, typer.Option(help="Seed of every random stream.")] = 0,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it: .png, .svg or .pdf.")] = None,
     save: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep it: an .npz file, for diagnose.")] = None,
     overwrite: Overwrite = False,
@@ -76,8 +65,8 @@ def partition(
       askew partition --scheme "iid(clients=10) + hold_out(0.2, use=200) + share(0.5)"
     """
     import_modules(imports)
-    options = {"clients": clients, "alpha": alpha, "emd": emd, "classes": classes, "shards_per_client": shards}
-    spec = complete(scheme, {key: value for key, value in options.items() if value is not None} | _settings(settings))
+    options = given(clients=clients, alpha=alpha, emd=emd, classes=classes, shards_per_client=shards)
+    spec = complete(scheme, options | _settings(settings))
     _check_files(plot, save, overwrite)
     loaded = askew.data.load(data, data_dir=data_dir)
     population = askew.partition.draw(spec, Source.of(loaded), seed)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +12,7 @@ import typer
 from askew.cli.common import OVERWRITE, AsJson, Imports, Overwrite, err, import_modules, out, print_json
 from askew.core.cells import Values, named, words
 from askew.core.errors import AskewError
-from askew.core.files import check_new, write_text
+from askew.core.files import check_new, csv_text, write_text
 from askew.data.table import label_values
 from askew.runs.trained import Trained, load
 
@@ -54,14 +52,11 @@ def predict(
     if as_json:
         print_json({_free("run", columns): str(folder), _free("file", columns): str(file), **columns})
     else:
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(zip(*(_plain(values) for values in columns.values()), strict=True))
+        text = csv_text([columns, *zip(*(_plain(values) for values in columns.values()), strict=True)])
         if to is None:
-            out.file.write(text.getvalue())
+            out.file.write(text)
         else:
-            write_text(to, text.getvalue())
+            write_text(to, text)
             err.print(f"written: {to}", soft_wrap=True)
 
 

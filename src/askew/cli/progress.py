@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Annotated, Any
 
 import typer
@@ -35,8 +34,7 @@ class RunProgress:
             self._lines.__enter__()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._lines:
             self._lines.__exit__()
         self._bar.stop()

@@ -11,11 +11,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from askew.cli.common import AsJson, DataDir, Imports, console, err, import_modules, out, print_json
+from askew.cli.common import AsJson, DataDir, Imports, err, import_modules, page, print_json, table
 from askew.cli.progress import Quiet, RunProgress
 from askew.cli.ray import Ray, WithRay, cluster_of
 from askew.cli.run import Device, Engine, Precision
@@ -165,49 +163,41 @@ def _rates(items: Sequence[Item], files: Results, seeds: int | None, device: str
     return rates
 
 
-def _page() -> Console:
-    return out if out.is_terminal else console(width=max(out.width, 100))  # a pipe has no width
-
-
 def _show_list(items: Sequence[Item], summaries: Sequence[ItemSummary], files: Results, seeds: int | None,
                rates: Rates) -> None:
-    page = _page()
+    shown = page()
     if files.scale == "quick":
-        page.print(QUICK, style="yellow")
-    table = Table(box=None, header_style="bold")
-    for name in ("item", "runs", "images to train", "time here", "status"):
-        table.add_column(name, justify="left" if name in ("item", "status") else "right")
+        shown.print(QUICK, style="yellow")
+    listed = table("item", "runs", "images to train", "time here", "status", left=("item", "status"))
     for summary in summaries:
-        table.add_row(summary.item.address, f"{summary.runs_done}/{len(summary.needs)}",
-                      _amount(summary.images), _duration(estimated_seconds(summary.needs, rates)), summary.status)
-    page.print(table)
+        listed.add_row(summary.item.address, f"{summary.runs_done}/{len(summary.needs)}",
+                       _amount(summary.images), _duration(estimated_seconds(summary.needs, rates)), summary.status)
+    shown.print(listed)
     everything = needs(items, files, seeds)
     time_left = _duration(estimated_seconds(everything, rates))
-    page.print(f"\n{sum(need.done for need in everything)} of {len(everything)} runs done (items share runs), "
-               f"{_amount(sum(need.images_left for need in everything))} images to train, "
-               f"{time_left or 'unknown'} here")
+    shown.print(f"\n{sum(need.done for need in everything)} of {len(everything)} runs done (items share runs), "
+                f"{_amount(sum(need.images_left for need in everything))} images to train, "
+                f"{time_left or 'unknown'} here")
     for what, kinds in counts(summaries).items():
-        page.print(f"{what}: " + ", ".join(f"{number} {name}" for name, number in kinds.items()))
+        shown.print(f"{what}: " + ", ".join(f"{number} {name}" for name, number in kinds.items()))
 
 
 def _show_item(summary: ItemSummary) -> None:
-    page = _page()
-    page.print(Text.assemble((summary.item.address, "bold"), f"  {summary.item.title}"), soft_wrap=True)
+    shown = page()
+    shown.print(Text.assemble((summary.item.address, "bold"), f"  {summary.item.title}"), soft_wrap=True)
     if summary.scale == "quick":
-        page.print(QUICK, style="yellow")
+        shown.print(QUICK, style="yellow")
     if summary.item.variant:
-        page.print(VARIANT, style="yellow")
-    table = Table(box=None, header_style="bold")
-    for name in ("", "paper", "ours", "n", "verdict"):
-        table.add_column(name, justify="left" if name in ("", "verdict") else "right")
+        shown.print(VARIANT, style="yellow")
+    rows = table("", "paper", "ours", "n", "verdict", left=("", "verdict"))
     for row in summary.rows:
-        table.add_row(row.name, _paper(row), _ours(row), str(row.ours.n or ""), row.verdict or "")
-    page.print(table)
+        rows.add_row(row.name, _paper(row), _ours(row), str(row.ours.n or ""), row.verdict or "")
+    shown.print(rows)
     for judged in summary.claims:
         if summary.scale == "full":
             by = f", by {judged.by}, which stands in" if judged.by else ""
-            page.print(f"{judged.decision}{by}: {judged.claim.says} ({judged.claim.where})", soft_wrap=True)
-    page.print(f"{summary.runs_done} of {len(summary.needs)} runs done\n")
+            shown.print(f"{judged.decision}{by}: {judged.claim.says} ({judged.claim.where})", soft_wrap=True)
+    shown.print(f"{summary.runs_done} of {len(summary.needs)} runs done\n")
 
 
 def _paper(row: RowSummary) -> str:

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from askew.cli.common import AsJson, DataDir, Imports, Missing, err, import_modules, out, print_json
+from askew.cli.common import AsJson, DataDir, Imports, Missing, err, given, import_modules, out, print_json
 from askew.cli.progress import Quiet, RunProgress
 from askew.core.errors import AskewError
 from askew.core.recipe import Recipe
@@ -33,6 +33,8 @@ Engine = Annotated[str, typer.Option(
     help="How rounds are computed: auto, sequential, vectorised, parallel; under torchrun: distributed.")]
 Precision = Annotated[str, typer.Option(help="Of the vectorised engine on a GPU: fp32, tf32 or bf16.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, ...")]
+RecipeFile = Annotated[Path | None, typer.Argument(
+    help="A recipe in TOML; without one, FedAvg on the embedded digits.")]
 Settings = Annotated[list[str] | None, typer.Option(
     "--set", metavar="KEY=VALUE",
     help="A field of the recipe (rounds=20) or an argument of one of its pieces (sgd.lr=0.05).")]
@@ -45,8 +47,7 @@ Methods = Annotated[list[str] | None, typer.Option(
 
 @app.command()
 def run(
-    file: Annotated[Path | None, typer.Argument(
-        help="A recipe in TOML; without one, FedAvg on the embedded digits.")] = None,
+    file: RecipeFile = None,
     settings: Settings = None,
     method: Methods = None,
     seed: Annotated[int | None, typer.Option(help="Seed of every random stream.")] = None,
@@ -82,8 +83,8 @@ def run(
     """
     with speaking(engine) as speaks:
         import_modules(imports)
-        options = {"seed": seed, "stop_after_no_gain": stop_after_no_gain, "data.missing": missing}
-        said = [f"{key}={value}" for key, value in options.items() if value is not None]
+        options = given(**{"seed": seed, "stop_after_no_gain": stop_after_no_gain, "data.missing": missing})
+        said = [f"{key}={value}" for key, value in options.items()]
         recipe = load_recipe(file, [*(settings or []), *said], method)
         place = (default_folder(f"{recipe.name}-{recipe.data.name}") if speaks and not folder
                  else nullcontext(folder if speaks else None))

@@ -11,11 +11,11 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from askew.cli.common import AsJson, DataDir, Imports, err, import_modules, out, print_json
+from askew.cli.common import AsJson, DataDir, Imports, err, import_modules, out, print_json, table
 from askew.cli.progress import Quiet, RunProgress
 from askew.cli.ray import Ray, WithRay, cluster_of
 from askew.cli.report import page_of
-from askew.cli.run import CheckpointEvery, Device, Engine, Methods, Precision, Settings
+from askew.cli.run import CheckpointEvery, Device, Engine, Methods, Precision, RecipeFile, Settings
 from askew.core.errors import AskewError, DivergedError, shown
 from askew.core.recipe import parse_value
 from askew.engine.choice import check_engine
@@ -33,8 +33,7 @@ RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="With --resume
 
 @app.command(cls=WithRay)
 def sweep(
-    file: Annotated[Path | None, typer.Argument(
-        help="A recipe in TOML; without one, FedAvg on the embedded digits.")] = None,
+    file: RecipeFile = None,
     axes: Annotated[list[str] | None, typer.Option(
         "--grid", metavar="KEY=A,B,...",
         help="Values of one setting, or with --random a range: log(0.001,1), uniform(0,1), whole(1,8). Repeat for "
@@ -155,18 +154,15 @@ def _ranked_by(rows: Sequence[Setting]) -> str:
 def _table(rows: Sequence[Setting]) -> Table:
     settings, several = list(rows[0].values), any(len(row.results) > 1 for row in rows)
     name = rows[0].results[0].headline.replace("_", " ")
-    table = Table(box=None, header_style="bold")
-    for column in settings:
-        table.add_column(column, justify="left")
-    for column in (name if rows[0].by == "last" else f"held-out {name}", *(("\u00b1", "seeds") if several else ()), ""):
-        table.add_column(column, justify="right")
+    made = table(*settings, name if rows[0].by == "last" else f"held-out {name}",
+                 *(("\u00b1", "seeds") if several else ()), "", left=settings)
     for row in rows:
         shown = row.results[0].objective.shown
         numbers = ["" if row.mean is None else shown(row.mean)]
         if several:
             numbers += ["" if row.std is None else shown(row.std), str(len(row.scores))]
-        table.add_row(*map(str, row.values.values()), *numbers, _remark(row))
-    return table
+        made.add_row(*map(str, row.values.values()), *numbers, _remark(row))
+    return made
 
 
 def _remark(row: Setting) -> str:

@@ -7,12 +7,15 @@ an interruption at any instant leaves the old file, and at most a leftover that 
 from __future__ import annotations
 
 import contextlib
+import csv
 import hashlib
+import io
 import json
+import math
 import os
 import secrets
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +63,27 @@ def write_text(path: str | Path, text: str) -> None:
         aside.write_text(text, encoding="utf-8", newline="\n")
 
 
+def csv_text(rows: Iterable[Iterable[Any]]) -> str:
+    """Rows of cells as CSV."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
+
+
 def write_json(path: str | Path, value: Mapping[str, Any]) -> None:
     """An object as JSON, whole or not at all."""
     write_text(path, json.dumps(value, indent=1) + "\n")
+
+
+def finite(value: Any) -> Any:
+    """With null in place of numbers that JSON cannot hold (NaN, infinity), and numpy's and torch's as Python's."""
+    if isinstance(value, dict):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    if hasattr(value, "tolist"):
+        return finite(value.tolist())
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def read_json(path: str | Path, what: str) -> dict[str, Any]:
@@ -142,6 +163,18 @@ def check_home(path: Path, option: str) -> None:
     """Refuse to make a folder called ~, as shells leave it in --out=~/runs: to remove it is to risk one's own."""
     if (home := os.path.expanduser(path)) != str(path):
         raise AskewError(f"{option}: {str(path)!r}: ~ is not taken for your home folder here; write {home!r}")
+
+
+def check_writable(path: Path, problem: str) -> None:
+    """Refuse, before any work, a folder that cannot be made or written to.
+
+    Args:
+        problem: what the error begins with.
+    """
+    nearest = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK):
+        raise AskewError(f"{problem}: {str(nearest)!r} is {'not writable' if nearest.is_dir() else 'a file'}; "
+                         "name another folder")
 
 
 def cannot_write(path: str | Path, error: OSError) -> UnwritableError:

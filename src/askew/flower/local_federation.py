@@ -17,7 +17,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from askew.core.errors import AskewError
@@ -64,8 +63,7 @@ class LocalFederation:
     def __enter__(self) -> LocalFederation:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def start_link(self) -> None:

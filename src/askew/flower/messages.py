@@ -45,9 +45,7 @@ class Charge:
     round: int = 0
 
     def record(self, **more: Any) -> Any:
-        return ConfigRecord({"format": FORMAT, "run": self.run, "recipe": self.recipe, "schema": self.schema,
-                             "client": self.client, "clients": self.clients, "classes": list(self.classes),
-                             "round": self.round, **more})
+        return ConfigRecord({"format": FORMAT, **vars(self), "classes": list(self.classes), **more})
 
     @classmethod
     def of(cls, record: Any) -> Charge:

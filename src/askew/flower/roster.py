@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 import time
 from collections import Counter
@@ -17,7 +15,7 @@ import numpy as np
 from askew.core.arguments import check_fields
 from askew.core.bounds import LARGEST, Bounds, Count
 from askew.core.errors import AskewError, first_line
-from askew.core.files import read_json, write_json, write_text
+from askew.core.files import csv_text, read_json, write_json, write_text
 from askew.core.targets import Targets
 from askew.flower.exchange import Failure, exchange
 from askew.flower.library import RecordDict, say
@@ -115,13 +113,10 @@ class Roster:
                                       "clients": [asdict(member) for member in self.members]})
         told = [member for member in self.members if member.labels and member.targets == "classes"]
         if told:  # as `askew diagnose` reads it
-            text = io.StringIO()
-            rows = csv.writer(text, lineterminator="\n")
-            rows.writerow(["client", *self.classes])
-            for member in told:
-                have = dict(zip(member.classes, member.labels, strict=True))
-                rows.writerow([member.client, *(have.get(name, 0) for name in self.classes)])
-            write_text(folder / LABELS, text.getvalue())
+            have = [dict(zip(member.classes, member.labels, strict=True)) for member in told]
+            rows = [[member.client, *(counts.get(name, 0) for name in self.classes)]
+                    for member, counts in zip(told, have, strict=True)]
+            write_text(folder / LABELS, csv_text([["client", *self.classes], *rows]))
 
     @classmethod
     def read(cls, folder: Path) -> Roster:

@@ -11,10 +11,10 @@ def require_classes(network: str, num_classes: int) -> None:
         raise AskewError(f"{network}: num_classes must be at least 1, not {num_classes}; give data with labels")
 
 
-def require_image(
-    network: str, input_shape: tuple[int, ...], *, min_size: tuple[int, int], multiple_of: int = 1
-) -> tuple[int, int, int]:
-    """The input shape as (channels, height, width), if it is an image of a size that the network can take.
+def require_image(network: str, input_shape: tuple[int, ...], num_classes: int, *, min_size: tuple[int, int],
+                  multiple_of: int = 1) -> tuple[int, int, int]:
+    """The input shape as (channels, height, width), if it is an image of a size that the network can take; refuses
+    fewer than one class, too.
 
     Args:
         network: name for the message.
@@ -26,9 +26,10 @@ def require_image(
         (channels, height, width).
 
     Example:
-        >>> require_image("small_cnn", (1, 8, 8), min_size=(4, 4))
+        >>> require_image("small_cnn", (1, 8, 8), 10, min_size=(4, 4))
         (1, 8, 8)
     """
+    require_classes(network, num_classes)
     shown = list(input_shape)
     if len(input_shape) != 3 or min(input_shape) < 1:
         raise AskewError(f"{network} needs inputs [channels, height, width], not {shown}; use mlp for other shapes")

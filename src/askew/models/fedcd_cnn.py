@@ -7,7 +7,7 @@ from collections import OrderedDict
 from torch import nn
 
 from askew.core.registry import piece
-from askew.models.checks import require_classes, require_image
+from askew.models.checks import require_image
 
 # (channels out, stride) of the nine convolutions.
 _CONVOLUTIONS = ((32, 1), (32, 1), (64, 2), (64, 1), (64, 1), (128, 2), (128, 1), (256, 1), (256, 1))
@@ -36,8 +36,7 @@ def fedcd_cnn(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
         Kopparapu, Lin and Zhao 2020, FedCD, section 3.1, says "a 10-layer convolutional neural network" and no more;
         the layers are those of its authors' notebook (jessijzhao/FedCD).
     """
-    require_classes("fedcd_cnn", num_classes)
-    channels, _, _ = require_image("fedcd_cnn", input_shape, min_size=(4, 4))
+    channels, _, _ = require_image("fedcd_cnn", input_shape, num_classes, min_size=(4, 4))
     layers: OrderedDict[str, nn.Module] = OrderedDict()
     for number, (wide, stride) in enumerate(_CONVOLUTIONS, start=1):
         layers[f"conv{number}"] = nn.Conv2d(channels, wide, 3, stride, padding=1, bias=False)

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from torch import nn
 
 from askew.core.registry import piece
-from askew.models.checks import require_classes, require_image
+from askew.models.checks import require_image
 
 
 @piece("model")
@@ -33,8 +33,7 @@ def fednnnn_cifar_cnn(input_shape: tuple[int, ...], num_classes: int) -> nn.Modu
     References:
         Nagura, Bian and Sato 2020, FedNNNN, appendix, table 4.
     """
-    require_classes("fednnnn_cifar_cnn", num_classes)
-    channels, height, width = require_image("fednnnn_cifar_cnn", input_shape, min_size=(8, 8))
+    channels, height, width = require_image("fednnnn_cifar_cnn", input_shape, num_classes, min_size=(8, 8))
     layers: OrderedDict[str, nn.Module] = OrderedDict()
     for stage, wide in enumerate((32, 64, 128), start=1):
         for number in (f"{stage}1", f"{stage}2"):

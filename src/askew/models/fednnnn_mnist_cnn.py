@@ -7,7 +7,7 @@ from collections import OrderedDict
 from torch import nn
 
 from askew.core.registry import piece
-from askew.models.checks import require_classes, require_image
+from askew.models.checks import require_image
 
 
 @piece("model")
@@ -31,8 +31,7 @@ def fednnnn_mnist_cnn(input_shape: tuple[int, ...], num_classes: int) -> nn.Modu
     References:
         Nagura, Bian and Sato 2020, FedNNNN, appendix, table 3.
     """
-    require_classes("fednnnn_mnist_cnn", num_classes)
-    channels, height, width = require_image("fednnnn_mnist_cnn", input_shape, min_size=(16, 16))
+    channels, height, width = require_image("fednnnn_mnist_cnn", input_shape, num_classes, min_size=(16, 16))
     rows, columns = (((side - 4) // 2 - 4) // 2 for side in (height, width))
     return nn.Sequential(OrderedDict(
         conv1=nn.Conv2d(channels, 20, 5), relu1=nn.ReLU(), pool1=nn.MaxPool2d(2),

@@ -9,7 +9,7 @@ from torch import nn
 
 from askew.core.errors import AskewError
 from askew.core.registry import piece
-from askew.models.checks import require_classes, require_image
+from askew.models.checks import require_image
 
 # size -> (channels of conv1, channels of conv2, width of the linear layer), from the authors' training commands.
 _SIZES = {"small": (28, 30, 16), "medium": (64, 48, 16), "large": (60, 76, 58)}
@@ -53,8 +53,7 @@ def hello_edge_cnn(
         30 10 4 2 1 16 128; medium: 64 10 4 1 1 48 10 4 2 1 16 128; large: 60 10 4 1 1 76 10 4 2 1 58 128).
         Used by Zhao et al. 2018, Federated Learning with Non-IID Data, section 2.
     """
-    require_classes("hello_edge_cnn", num_classes)
-    channels, frames, coefficients = require_image("hello_edge_cnn", input_shape, min_size=(19, 7))
+    channels, frames, coefficients = require_image("hello_edge_cnn", input_shape, num_classes, min_size=(19, 7))
     if not 0.0 <= dropout < 1.0:
         raise AskewError(f"hello_edge_cnn: dropout must be at least 0 and below 1, not {dropout}; write dropout=0.5")
     first, second, narrow = _SIZES[size]

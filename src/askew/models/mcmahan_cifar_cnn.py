@@ -8,7 +8,7 @@ from typing import Literal
 from torch import nn
 
 from askew.core.registry import piece
-from askew.models.checks import require_classes, require_image
+from askew.models.checks import require_image
 from askew.models.local_response_norm import LocalResponseNorm
 
 
@@ -44,9 +44,9 @@ def mcmahan_cifar_cnn(
         (tensorflow/models, tutorials/image/cifar10/cifar10.py); used by Hsu et al. 2019, section 3, and Zhao et al.
         2018, section 2. Krizhevsky, Sutskever and Hinton 2012, section 3.3 (local response normalisation).
     """
-    require_classes("mcmahan_cifar_cnn", num_classes)
     # Multiples of 4: see `_pool_same`. Both papers' sizes are.
-    channels, height, width = require_image("mcmahan_cifar_cnn", input_shape, min_size=(4, 4), multiple_of=4)
+    channels, height, width = require_image("mcmahan_cifar_cnn", input_shape, num_classes, min_size=(4, 4),
+                                            multiple_of=4)
     network = nn.Sequential(OrderedDict(
         conv1=nn.Conv2d(channels, 64, 5, padding=2), relu1=nn.ReLU(), pool1=_pool_same(), lrn1=_lrn(),
         conv2=nn.Conv2d(64, 64, 5, padding=2), relu2=nn.ReLU(), lrn2=_lrn(), pool2=_pool_same(),

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from torch import nn
 
 from askew.core.registry import piece
-from askew.models.checks import require_classes, require_image
+from askew.models.checks import require_image
 
 
 @piece("model")
@@ -32,8 +32,7 @@ def mcmahan_mnist_cnn(input_shape: tuple[int, ...], num_classes: int) -> nn.Modu
         McMahan et al. 2017, Communication-Efficient Learning of Deep Networks from Decentralized Data, section 3.
         Used by Zhao et al. 2018, Federated Learning with Non-IID Data, section 2.
     """
-    require_classes("mcmahan_mnist_cnn", num_classes)
-    channels, height, width = require_image("mcmahan_mnist_cnn", input_shape, min_size=(4, 4))
+    channels, height, width = require_image("mcmahan_mnist_cnn", input_shape, num_classes, min_size=(4, 4))
     return nn.Sequential(OrderedDict(
         # The paper does not print the padding; only "same" (2 for a 5x5 kernel) gives its 1,663,370 parameters.
         conv1=nn.Conv2d(channels, 32, 5, padding=2), relu1=nn.ReLU(), pool1=nn.MaxPool2d(2),

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from askew.core.registry import piece
-from askew.models.checks import require_classes, require_image
+from askew.models.checks import require_image
 
 _BLOCKS_PER_STAGE = 3
 _WIDTHS = (16, 32, 64)
@@ -36,8 +36,7 @@ def resnet20(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
         He et al. 2016, Deep Residual Learning for Image Recognition, section 4.2 with shortcuts of option A;
         convolutions start at He et al. 2015's scale.
     """
-    require_classes("resnet20", num_classes)
-    channels, _, _ = require_image("resnet20", input_shape, min_size=(4, 4))
+    channels, _, _ = require_image("resnet20", input_shape, num_classes, min_size=(4, 4))
     network = nn.Sequential(OrderedDict(
         conv1=nn.Conv2d(channels, _WIDTHS[0], 3, padding=1, bias=False), bn1=nn.BatchNorm2d(_WIDTHS[0]),
         relu1=nn.ReLU(), stage1=_stage(_WIDTHS[0], _WIDTHS[0], 1), stage2=_stage(_WIDTHS[0], _WIDTHS[1], 2),

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from askew.core.errors import AskewError
 from askew.core.registry import piece
-from askew.models.checks import require_classes, require_image
+from askew.models.checks import require_image
 
 _BLOCKS_PER_STAGE = 3
 _WIDTHS = (16, 32, 64)
@@ -61,8 +61,7 @@ def resnet20_fixup(input_shape: tuple[int, ...], num_classes: int, scalar_rate: 
     if scalar_rate <= 0:
         raise AskewError(f"resnet20_fixup: scalar_rate must be above 0, not {scalar_rate}; 1 trains the scalars "
                          "like all other weights")
-    require_classes("resnet20_fixup", num_classes)
-    channels, _, _ = require_image("resnet20_fixup", input_shape, min_size=(4, 4))
+    channels, _, _ = require_image("resnet20_fixup", input_shape, num_classes, min_size=(4, 4))
     network = nn.Sequential(OrderedDict(
         # Outside the branches: torch's own initialisation, as in the authors' code.
         conv1=nn.Conv2d(channels, _WIDTHS[0], 3, padding=1, bias=False), bias1=ScalarBias(scalar_rate), relu1=nn.ReLU(),

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from torch import nn
 
 from askew.core.registry import piece
-from askew.models.checks import require_classes, require_image
+from askew.models.checks import require_image
 
 
 @piece("model")
@@ -31,8 +31,7 @@ def small_cnn(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     References:
         None: our own, no paper uses it. It is McMahan et al. 2017's MNIST network at a hundredth of its size.
     """
-    require_classes("small_cnn", num_classes)
-    channels, height, width = require_image("small_cnn", input_shape, min_size=(4, 4))
+    channels, height, width = require_image("small_cnn", input_shape, num_classes, min_size=(4, 4))
     return nn.Sequential(OrderedDict(
         conv1=nn.Conv2d(channels, 16, 3, padding=1), relu1=nn.ReLU(), pool1=nn.MaxPool2d(2),
         conv2=nn.Conv2d(16, 32, 3, padding=1), relu2=nn.ReLU(), pool2=nn.MaxPool2d(2),

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Sequence
 from functools import partial
 
-from askew.papers.measure import LAST, SETTLED, Columns, Measure, known
+from askew.papers.measure import LAST, SETTLED, Columns, Measure, known, mean
 
 MOST_ARCHETYPES = 10
 FIRST_CLONING = 5  # round
@@ -20,8 +20,7 @@ Accuracies = Sequence[Sequence[float]]  # evaluation -> accuracy of each archety
 
 def archetype_accuracy(columns: Columns, archetype: int) -> float | None:
     """An archetype's mean accuracy over the last ten evaluations."""
-    values = accuracies_of(columns, archetype)[-LAST:]
-    return sum(values) / len(values) if values else None
+    return mean(accuracies_of(columns, archetype)[-LAST:])
 
 
 def accuracies_of(columns: Columns, archetype: int) -> list[float]:
@@ -41,8 +40,7 @@ def changes(columns: Columns) -> list[float]:
 
 def change_last_10(columns: Columns) -> float | None:
     """The mean change from one evaluation to the next at the end of the run."""
-    last = changes(columns)[-LAST:]
-    return sum(last) / len(last) if last else None
+    return mean(changes(columns)[-LAST:])
 
 
 def rounds_until_archetypes_settle(columns: Columns) -> float | None:
@@ -66,7 +64,7 @@ def distance_last_10(columns: Columns) -> float | None:
     """How far archetypes are, on average, from their own means in the last ten evaluations: more than two points, and
     the run has not settled. The rounds until it settles cannot say by how much: a run that goes on swinging has all."""
     last = _by_archetype(columns)[-LAST:]
-    return sum(_mean_distance(row, _level(last)) for row in last) / len(last) if last else None
+    return mean([_mean_distance(row, _level(last)) for row in last])
 
 
 def saving(columns: Columns) -> float | None:

@@ -51,6 +51,11 @@ class Measure:
         return deviation / len(last) ** 0.5 if self.averaged and last else deviation
 
 
+def mean(values: Sequence[float]) -> float | None:
+    """None where there is nothing."""
+    return sum(values) / len(values) if values else None
+
+
 def known(columns: Columns, key: str) -> list[float]:
     """The values of one key, without the rounds that have none."""
     return [value for value in columns.get(key, ()) if value is not None]

@@ -8,7 +8,7 @@ from functools import partial
 
 from askew.core.errors import AskewError, suggest
 from askew.papers.archetype_measures import OF_ARCHETYPES
-from askew.papers.measure import LAST, SETTLED, Columns, Measure, known
+from askew.papers.measure import LAST, SETTLED, Columns, Measure, known, mean
 
 
 def final_accuracy(columns: Columns) -> float | None:
@@ -23,7 +23,7 @@ def best_accuracy(columns: Columns) -> float | None:
 
 def mean_last_10(columns: Columns) -> float | None:
     """The mean accuracy of the last ten evaluations."""
-    return _mean(known(columns, "accuracy")[-LAST:])
+    return mean(known(columns, "accuracy")[-LAST:])
 
 
 def rounds_to_converge(columns: Columns) -> float | None:
@@ -63,17 +63,13 @@ def _last(values: Sequence[float]) -> float | None:
     return values[-1] if values else None
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None
-
-
 # FedCD's devices delete down to two models and clone these: all stored runs have four at most, two at the end.
 FIXED = {"highest kept_models", "last most_kept_by_a_device"}
 # `first weight_divergence`: one of these of any key of the records.
 OF_KEY: dict[str, Callable[[Sequence[float]], float | None]] = {
     "first": lambda values: values[0] if values else None,
     "last": _last,
-    "mean": _mean,
+    "mean": mean,
     "sum": lambda values: sum(values) if values else None,
     "lowest": lambda values: min(values, default=None),
     "highest": lambda values: max(values, default=None),

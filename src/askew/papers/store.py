@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -95,10 +94,7 @@ class Results:
 
     def check_writable(self) -> None:
         """Refuse, before any work, a folder that could not take results."""
-        parent = next(folder for folder in (self.folder, *self.folder.absolute().parents) if folder.exists())
-        if not parent.is_dir() or not os.access(parent, os.W_OK):
-            raise AskewError(f"--results: {str(self.folder)!r} cannot take results: {str(parent)!r} is "
-                             f"{'not writable' if parent.is_dir() else 'a file'}; name another folder")
+        files.check_writable(self.folder, f"--results: {str(self.folder)!r} cannot take results")
 
     def of_paper(self, paper: str) -> dict[str, dict[int, Run]]:
         """Fingerprint -> seed -> run."""

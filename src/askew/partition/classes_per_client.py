@@ -9,7 +9,7 @@ from askew.core.errors import AskewError
 from askew.core.population import Population
 from askew.core.registry import piece
 from askew.partition.apportion import fill_in_proportion, round_systematically
-from askew.partition.deal import check_clients, class_totals, deal, generator, population_of
+from askew.partition.deal import check_classes, check_clients, class_totals, deal, generator, population_of
 from askew.partition.membership import random_membership
 
 
@@ -42,10 +42,7 @@ def classes_per_client(source: Source, clients: int, classes: int, equal_sizes: 
     """
     check_clients("classes_per_client", clients, source)
     totals = class_totals(source)
-    present = int((totals > 0).sum())
-    if not 1 <= classes <= present:
-        raise AskewError(f"classes_per_client: classes={classes} but the data have {present} classes; ask for 1 to "
-                         f"{present}")
+    check_classes("classes_per_client", classes, totals)
     draw = generator(seed, "classes_per_client")
     holders = _holders(totals, clients, classes, draw)
     table = random_membership(holders, clients, draw)

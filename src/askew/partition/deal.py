@@ -35,6 +35,20 @@ def check_clients(scheme: str, clients: int, source: Source, by_class: bool = Tr
                          f"ask for at most {len(source.labels)} clients")
 
 
+def check_min_examples(scheme: str, min_examples: int, clients: int, examples: int) -> None:
+    """Refuse a least number that not all clients can have."""
+    if not 1 <= min_examples <= examples // clients:
+        raise AskewError(f"{scheme}: min_examples={min_examples} is outside 1..{examples // clients} "
+                         f"({examples} examples for {clients} clients); change min_examples or clients")
+
+
+def check_classes(scheme: str, classes: int, totals: np.ndarray) -> None:
+    """Refuse a number of classes per client that the data do not have."""
+    present = int((totals > 0).sum())
+    if not 1 <= classes <= present:
+        raise AskewError(f"{scheme}: classes={classes} but the data have {present} classes; ask for 1 to {present}")
+
+
 def class_totals(source: Source) -> np.ndarray:
     """Examples of each class, zeros included."""
     return np.bincount(source.labels, minlength=source.num_classes)

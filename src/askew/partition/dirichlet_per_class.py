@@ -10,7 +10,7 @@ from askew.core.dataset import Source
 from askew.core.errors import AskewError
 from askew.core.population import Population
 from askew.core.registry import piece
-from askew.partition.deal import check_clients, class_totals, deal, generator, population_of
+from askew.partition.deal import check_clients, check_min_examples, class_totals, deal, generator, population_of
 
 _WORK = 200_000_000  # shares drawn before giving up on min_examples: some seconds
 
@@ -51,10 +51,7 @@ def dirichlet_per_class(source: Source, clients: int, alpha: float, min_examples
     if not alpha > 0:
         raise AskewError(f"dirichlet_per_class: alpha={alpha} must be above 0; for one class per client use dirichlet "
                          "with alpha=0")
-    if not 1 <= min_examples <= len(source.labels) // clients:
-        raise AskewError(f"dirichlet_per_class: min_examples={min_examples} is outside "
-                         f"1..{len(source.labels) // clients} "
-                         f"({len(source.labels)} examples for {clients} clients); change min_examples or clients")
+    check_min_examples("dirichlet_per_class", min_examples, clients, len(source.labels))
     draw = generator(seed, "dirichlet_per_class")
     totals = class_totals(source)
     tries = int(np.clip(_WORK // (clients * len(totals)), 10, 1000))

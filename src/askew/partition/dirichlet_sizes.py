@@ -9,7 +9,7 @@ from askew.core.errors import AskewError
 from askew.core.ownership import Ownership
 from askew.core.population import Population
 from askew.core.registry import piece
-from askew.partition.deal import check_clients, population_of
+from askew.partition.deal import check_clients, check_min_examples, population_of
 
 _WORK = 20_000_000  # shares drawn before giving up on min_examples: some seconds
 
@@ -44,9 +44,7 @@ def dirichlet_sizes(source: Source, clients: int, beta: float | None = None, min
     examples = len(source.labels)
     if beta is not None and not 0 < beta < np.inf:
         raise AskewError(f"dirichlet_sizes: beta={beta} must be above 0; leave sizes equal with beta=None")
-    if not 1 <= min_examples <= examples // clients:
-        raise AskewError(f"dirichlet_sizes: min_examples={min_examples} is outside 1..{examples // clients} "
-                         f"({examples} examples for {clients} clients); change min_examples or clients")
+    check_min_examples("dirichlet_sizes", min_examples, clients, examples)
     draw = np.random.RandomState(seed % 2**32)  # the legacy stream, which numpy keeps as it is
     order = draw.permutation(examples)
     if beta is None:

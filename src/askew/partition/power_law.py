@@ -9,7 +9,7 @@ from askew.core.errors import AskewError
 from askew.core.ownership import Ownership
 from askew.core.population import Population
 from askew.core.registry import piece
-from askew.partition.deal import check_clients, class_totals, deal, generator, population_of
+from askew.partition.deal import check_classes, check_clients, class_totals, deal, generator, population_of
 
 _SHRINK = 0.97  # factor on all sizes each time that they do not fit into whole classes
 _LOYALTY = 4.0  # how strongly a client prefers classes with much left: enough to pack well, still random
@@ -47,9 +47,8 @@ def power_law(source: Source, clients: int, exponent: float = 1.0, classes: int 
     if not 0 <= exponent < np.inf:
         raise AskewError(f"power_law: exponent={exponent} must be 0 or more (0: equal sizes)")
     totals = class_totals(source)
-    present = int((totals > 0).sum())
-    if classes is not None and not 1 <= classes <= present:
-        raise AskewError(f"power_law: classes={classes} but the data have {present} classes; ask for 1 to {present}")
+    if classes is not None:
+        check_classes("power_law", classes, totals)
     least = max(min_examples, classes or 1)
     if clients * least > len(source.labels):
         raise AskewError(f"power_law: {clients} clients with at least {least} examples each need {clients * least}, "

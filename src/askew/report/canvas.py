@@ -14,8 +14,10 @@ from askew.core.files import check_new, written
 from askew.report.palette import class_colours
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes as Axes
+    from matplotlib.figure import Figure as Figure
+else:  # annotations alone: a command that draws nothing does not wait for matplotlib
+    Axes = Figure = Any
 
 FORMATS = (".png", ".svg", ".pdf")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.6)), (0, (1.2, 1.4)), (0, (6, 1.5, 1.2, 1.5)))
@@ -124,6 +126,13 @@ def fit_shares(axes: Axes, values: Iterable[float]) -> None:
     if len(known):
         room = max(0.03 * float(known.max() - known.min()), 0.005)
         axes.set_ylim(max(float(known.min()) - room, -0.005), min(float(known.max()) + room, 1.005))
+
+
+def in_percent(axis: Any, decimals: int | None = None) -> None:
+    """The x or y axis of shares: as per cent."""
+    from matplotlib.ticker import PercentFormatter
+
+    axis.set_major_formatter(PercentFormatter(1.0, decimals=decimals))
 
 
 def whole_rounds(axes: Axes) -> None:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from askew.core.errors import AskewError
-from askew.report.canvas import band, check_plot_path, fit_shares, line_styles, save_figure, whole_rounds
+from askew.report import canvas
+from askew.report.canvas import Axes, Figure
 from askew.runs.comparison import Comparison, Contender
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _CEILING = "#111111"
 _BASELINE = "#bd1f01"
@@ -29,7 +26,7 @@ def plot_comparison(comparison: Comparison, *paths: str | Path) -> None:
         comparison: with at least one finished run.
         paths: .png, .svg or .pdf.
     """
-    files = [check_plot_path(path, overwrite=True) for path in paths]
+    files = [canvas.check_plot_path(path, overwrite=True) for path in paths]
     rows = _in_order(comparison)
     if not rows:
         raise AskewError("plot: no run of the comparison has finished")
@@ -44,7 +41,7 @@ def plot_comparison(comparison: Comparison, *paths: str | Path) -> None:
         figure.suptitle(f"{recipe.data.name}, {recipe.population}: {recipe.rounds} rounds, "
                         f"{number} seed{'s' if number > 1 else ''}", fontsize=10.5, fontweight="bold", color="#222222")
 
-    save_figure(files, draw, (11.5, max(4.0, 1.3 + 0.27 * len(rows))))
+    canvas.save_figure(files, draw, (11.5, max(4.0, 1.3 + 0.27 * len(rows))))
 
 
 def _in_order(comparison: Comparison) -> list[Contender]:
@@ -59,7 +56,7 @@ def _styles(comparison: Comparison) -> dict[str, dict[str, Any]]:
     others = [c for c in comparison.contenders if not c.is_ceiling and c.recipe.name != "fedavg"]
     styles: dict[str, dict[str, Any]] = {
         c.label: {**style, "linewidth": 1.5}
-        for c, style in zip(others, line_styles(len(others), [_BASELINE]), strict=True)}
+        for c, style in zip(others, canvas.line_styles(len(others), [_BASELINE]), strict=True)}
     for c in comparison.contenders:
         if c.label not in styles:
             styles[c.label] = {"color": _CEILING if c.is_ceiling else _BASELINE, "linestyle": "-", "linewidth": 2.4,
@@ -68,28 +65,26 @@ def _styles(comparison: Comparison) -> dict[str, dict[str, Any]]:
 
 
 def _curves(axes: Axes, rows: list[Contender], comparison: Comparison, styles: dict[str, dict[str, Any]]) -> None:
-    from matplotlib.ticker import PercentFormatter
-
     drawn: list[float] = []
     for contender in rows:
         rounds, values = contender.curve(comparison.judge)
         style = styles[contender.label]
         marker = "o" if len(rounds) == 1 else None
         axes.plot(rounds, values.mean(axis=0), **style, marker=marker)
-        band(axes, rounds, values, style)
+        canvas.band(axes, rounds, values, style)
         drawn += values.mean(axis=0).tolist()
     if comparison.target is not None:
         axes.axhline(comparison.target, color="#999999", linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
         axes.annotate(f"target {comparison.target:.1%}", (0.01, comparison.target), xycoords=("axes fraction", "data"),
                       xytext=(0, 3), textcoords="offset points", fontsize=7.5, color="#777777")
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    canvas.in_percent(axes.yaxis, decimals=0)
     axes.set(xlabel="round", ylabel=_measure(comparison))
-    fit_shares(axes, [*drawn, *([] if comparison.target is None else [comparison.target])])
-    whole_rounds(axes)
+    canvas.fit_shares(axes, [*drawn, *([] if comparison.target is None else [comparison.target])])
+    canvas.whole_rounds(axes)
 
 
 def _ends(axes: Axes, rows: list[Contender], comparison: Comparison, styles: dict[str, dict[str, Any]]) -> None:
-    from matplotlib.ticker import MaxNLocator, PercentFormatter
+    from matplotlib.ticker import MaxNLocator
 
     by_devices = comparison.judge == "devices"
     places = np.arange(len(rows))
@@ -115,7 +110,7 @@ def _ends(axes: Axes, rows: list[Contender], comparison: Comparison, styles: dic
     axes.spines["left"].set_visible(False)
     axes.grid(visible=False, axis="y")
     axes.xaxis.set_major_locator(MaxNLocator(5))
-    axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
+    canvas.in_percent(axes.xaxis)
     ring = "    \u25cb whole test set" if by_devices else ""
     axes.set_xlabel(f"last round:  \u25cf {_measure(comparison).removeprefix('accuracy on the ')}{ring}")
 

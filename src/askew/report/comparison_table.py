@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from rich import box
@@ -13,6 +14,7 @@ from askew.core.recipe import Recipe
 
 _MARKS = "¹²³⁴⁵⁶⁷⁸⁹"
 Row = Mapping[str, Any]  # a method's entry of `Comparison.as_mapping`
+Column = tuple[str, Callable[[Row], str], str]  # its heading, what it says of a row, by which number the best is bold
 
 WAYS_TO_END = ("diverged", "failed")  # before the last round, but for Ctrl-C
 
@@ -25,25 +27,18 @@ def method_rows(comparison: Mapping[str, Any], title: str | None = None) -> Tabl
         comparison: what `Comparison.as_mapping` gives.
         title: above the table.
     """
-    by_devices = comparison["judge"] == "devices"
     rows = [row for row in comparison["methods"] if row["seeds"] or any(row.get(how) for how in WAYS_TO_END)]
     uneven = len({len(row["seeds"]) + len(row["diverged"]) for row in rows}) > 1
-    target = comparison["target"]
-    table = _table(title)
+    table, columns = _table(title), _columns(rows, comparison["judge"] == "devices", comparison["target"])
     table.add_column("method", min_width=24, overflow="fold")
-    with_gap = any(row["gap_closed"] is not None for row in rows)
-    with_dropped = any(row.get("dropped") for row in rows)
-    accuracies = ["accuracy on\nown data", "accuracy on\ntest set"] if by_devices else ["accuracy\n%"]
-    for name in (*accuracies, "best\n(round)", "rounds to\ntarget" if target is None else f"rounds to\n{target:.1%}",
-                 *(["gap\nclosed"] if with_gap else []), "sent\nMB",
-                 *(["updates\nleft out"] if with_dropped else []), "time\ns", *(["seeds"] if uneven else [])):
+    for name in (*(name for name, _, _ in columns), *(["seeds"] if uneven else [])):
         table.add_column(name, justify="right", no_wrap=True)
     champions = _champions([row for row in rows if _kind(row) == 1 and not row["diverged"]])
     marks = {need: mark for mark, need in zip(_MARKS, _all_needs(rows), strict=False)}
     for kind in range(3):
         members = sorted((row for row in rows if _kind(row) == kind), key=lambda row: -(row["accuracy_mean"] or 0.0))
         for row in members:
-            cells = _cells(row, champions, by_devices, with_gap, with_dropped)
+            cells = _cells(row, columns, champions)
             cells[0].append("".join(f" {marks.get(need, '')}" for need in _needs(row)), style="dim")
             table.add_row(*cells, *([str(len(row["seeds"]))] if uneven else []))
         table.add_section()
@@ -95,29 +90,35 @@ def _champions(rows: Sequence[Row]) -> dict[str, float]:
     return best
 
 
-def _cells(row: Row, champions: Mapping[str, float], by_devices: bool, with_gap: bool,
-           with_dropped: bool) -> list[Text]:
-    def cell(text: str, key: str = "") -> Text:
+def _columns(rows: Sequence[Row], by_devices: bool, target: float | None) -> list[Column]:
+    """Those of numbers; where no row has a number of a kind, it has no column."""
+    columns: list[tuple[bool, Column]] = [
+        (True, ("accuracy on\nown data" if by_devices else "accuracy\n%", _spread, "accuracy_mean")),
+        (by_devices, ("accuracy on\ntest set", partial(_spread, key="test_accuracy"), "test_accuracy_mean")),
+        (True, ("best\n(round)", lambda row: f"{100 * row['best_accuracy']:.1f} ({row['best_round']})",
+                "best_accuracy")),
+        (True, ("rounds to\ntarget" if target is None else f"rounds to\n{target:.1%}", _rounds, "rounds_to_target")),
+        (any(row["gap_closed"] is not None for row in rows), (
+            "gap\nclosed", lambda row: "" if row["gap_closed"] is None else f"{row['gap_closed']:.0%}", "gap_closed")),
+        (True, ("sent\nMB", lambda row: f"{row['bytes'] / 1e6:,.1f}" if row["bytes"] else "", "")),
+        (any(row.get("dropped") for row in rows), (
+            "updates\nleft out", lambda row: f"{row['dropped']:,.0f}" if row.get("dropped") else "", "")),
+        (True, ("time\ns", lambda row: f"{row['seconds']:.1f}", ""))]
+    return [column for is_shown, column in columns if is_shown]
+
+
+def _cells(row: Row, columns: Sequence[Column], champions: Mapping[str, float]) -> list[Text]:
+    def cell(text: str, key: str) -> Text:
         best = row[key] is not None and row[key] == champions.get(key) and _kind(row) == 1 if key else False
         return Text(text, style="bold" if best else "")
 
     ends = [how for how in WAYS_TO_END if row.get(how)]
     if not row["seeds"]:
-        empty = 4 + by_devices + with_gap + with_dropped
-        return [Text(row["name"]), Text(" and ".join(ends), style="red"), *[Text("")] * empty]
-    accuracy = [cell(_spread(row), "accuracy_mean")]
-    if by_devices:
-        accuracy.append(cell(_spread(row, "test_accuracy"), "test_accuracy_mean"))
-    gap = "" if row["gap_closed"] is None else f"{row['gap_closed']:.0%}"
+        return [Text(row["name"]), Text(" and ".join(ends), style="red"), *[Text("")] * (len(columns) - 1)]
+    cells = [cell(row["name"], "accuracy_mean"), *(cell(what(row), key) for _, what, key in columns)]
     if ends:
-        accuracy[0].append(f" ({', '.join(f'{len(row[how])} {how}' for how in ends)})", style="red")
-    return [cell(row["name"], "accuracy_mean"), *accuracy,
-            cell(f"{100 * row['best_accuracy']:.1f} ({row['best_round']})", "best_accuracy"),
-            cell(_rounds(row), "rounds_to_target"),
-            *([cell(gap, "gap_closed")] if with_gap else []),
-            cell(f"{row['bytes'] / 1e6:,.1f}" if row["bytes"] else ""),
-            *([cell(f"{row['dropped']:,.0f}" if row.get("dropped") else "")] if with_dropped else []),
-            cell(f"{row['seconds']:.1f}")]
+        cells[1].append(f" ({', '.join(f'{len(row[how])} {how}' for how in ends)})", style="red")
+    return cells
 
 
 def _spread(row: Row, key: str = "accuracy") -> str:

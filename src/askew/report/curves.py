@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from askew.core.errors import AskewError
-from askew.report.canvas import DASHES, check_plot_path, line_styles, save_figure, whole_rounds
+from askew.report import canvas
+from askew.report.canvas import Axes, Figure
 from askew.report.palette import class_colours
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Records = Sequence[Mapping[str, Any]]
 
@@ -35,14 +32,14 @@ def plot_curves(runs: Mapping[str, Records], path: str | Path, what: str = "accu
     References:
         hsu2019, figure 3; fednnnn2020, figure 7.
     """
-    path = check_plot_path(path, overwrite=True)
+    path = canvas.check_plot_path(path, overwrite=True)
     points = {name: _points(records, what) for name, records in runs.items()}
     empty = [name for name, (rounds, _) in points.items() if not rounds]
     if empty or not points:
         raise AskewError(f"plot: {f'run {empty[0]!r} has' if empty else 'there are'} no rounds with {what!r} to draw")
     percent = "accuracy" in what
     ranked = sorted(points, key=lambda name: -points[name][1][-1])
-    styles = line_styles(len(points))
+    styles = canvas.line_styles(len(points))
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
@@ -52,17 +49,15 @@ def plot_curves(runs: Mapping[str, Records], path: str | Path, what: str = "accu
             axes.plot(rounds, values, **styles[at], linewidth=1.7 if len(points) <= 6 else 1.4,
                       marker="o" if len(rounds) == 1 else None, label=f"{last}  {name}")
         axes.set(xlabel="round", ylabel=what.replace("_", " "))
-        whole_rounds(axes)
+        canvas.whole_rounds(axes)
         if percent:
-            from matplotlib.ticker import PercentFormatter
-
-            axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
+            canvas.in_percent(axes.yaxis)
         handles, _ = axes.get_legend_handles_labels()
         by_rank = [handles[list(points).index(name)] for name in ranked]
         figure.legend(handles=by_rank, title="last value", loc="outside right upper", frameon=False, fontsize=8.5,
                       handlelength=3.2, alignment="left")
 
-    save_figure(path, draw, (8.0, max(4.2, 1.2 + 0.2 * len(points))))
+    canvas.save_figure(path, draw, (8.0, max(4.2, 1.2 + 0.2 * len(points))))
 
 
 def plot_norms(records: Records, path: str | Path, title: str = "") -> None:
@@ -78,7 +73,7 @@ def plot_norms(records: Records, path: str | Path, title: str = "") -> None:
     References:
         fednnnn2020, figures 3, 8 and 9.
     """
-    path = check_plot_path(path, overwrite=True)
+    path = canvas.check_plot_path(path, overwrite=True)
     # A part is whatever stands behind "N": nothing for the whole, " conv", " fc", " layer3.conv1", ...
     parts = list(dict.fromkeys(key[1:] for record in records for key in record if key == "N" or key.startswith("N ")))
     if not parts:
@@ -93,7 +88,7 @@ def plot_norms(records: Records, path: str | Path, title: str = "") -> None:
             handles |= _norm_lines(axes, records, part)
             axes.set_title(part.strip() or "whole model", fontsize=9.5, color="#333333")
             axes.set_ylim(bottom=0)
-            whole_rounds(axes)
+            canvas.whole_rounds(axes)
         for axes in grid[len(parts):]:
             axes.remove()
         for row in range(rows):
@@ -105,14 +100,14 @@ def plot_norms(records: Records, path: str | Path, title: str = "") -> None:
         if title:
             figure.suptitle(title, fontsize=11, fontweight="bold", color="#222222")
 
-    save_figure(path, draw, (1.0 + 3.0 * max(columns, 2), 0.9 + 2.5 * rows))
+    canvas.save_figure(path, draw, (1.0 + 3.0 * max(columns, 2), 0.9 + 2.5 * rows))
 
 
 def _norm_lines(axes: Axes, records: Records, part: str) -> dict[str, Any]:
     drawn = {}
     lines = {key: _points(records, key + part) for key, _ in _NORMS}
     colours = class_colours(3)
-    for (key, label), colour, dashes in zip(_NORMS, (colours[1], colours[0], colours[2]), ("-", "-", DASHES[1]),
+    for (key, label), colour, dashes in zip(_NORMS, (colours[1], colours[0], colours[2]), ("-", "-", canvas.DASHES[1]),
                                             strict=True):
         rounds, values = lines[key]
         same = key == "server_step" and rounds == lines["N"][0] and all(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,13 +11,9 @@ from askew.core.recipe import Recipe
 from askew.papers.archetype_measures import changes
 from askew.papers.store import Results, Run
 from askew.papers.summary import ItemSummary
-from askew.report.canvas import DASHES, whole_rounds
+from askew.report.canvas import DASHES, Axes, Figure, whole_rounds
 from askew.report.palette import class_colours
 from askew.report.paper_curves import curve, lines, percent
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 
 def draw_archetypes(figure: Figure, summary: ItemSummary, results: Results) -> None:

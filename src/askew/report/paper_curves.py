@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from askew.papers.item import Row
 from askew.papers.store import Results, Run
 from askew.papers.summary import ItemSummary, RowSummary
-from askew.report.canvas import DASHES, whole_rounds
+from askew.report.canvas import DASHES, Axes, Figure, in_percent, whole_rounds
 from askew.report.palette import class_colours
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 COLOURS = class_colours(10)[:9]  # the tenth is too pale for a line
 PAPER = "#222222"  # what the paper printed
@@ -103,9 +99,7 @@ def curve(axes: Axes, rounds: np.ndarray, values: np.ndarray, **style: Any) -> A
 def percent(axes: Axes, key: str) -> None:
     """Fractions of accuracy are shown in per cent."""
     if "accuracy" in key:
-        from matplotlib.ticker import PercentFormatter
-
-        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
+        in_percent(axes.yaxis)
 
 
 def _is_level(line: Line, key: str) -> bool:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from askew.core.errors import AskewError, suggest
 from askew.papers.store import Results
 from askew.papers.summary import ItemSummary
-from askew.report.canvas import check_plot_path, save_figure
+from askew.report.canvas import Figure, check_plot_path, save_figure
 from askew.report.paper_archetypes import draw_archetypes, draw_changes, draw_preferences
 from askew.report.paper_curves import draw_curves
 from askew.report.paper_points import draw_points
 from askew.report.paper_populations import draw_populations
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 # How an item is drawn (`Plot.kind`): a figure, what was measured -> the figure with axes in it.
 KINDS: dict[str, Callable[[Figure, ItemSummary, Results], None]] = {

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from askew.papers.item import Plot, Row
 from askew.papers.measures import measure
 from askew.papers.store import Results
 from askew.papers.summary import ItemSummary, RowSummary
-from askew.report.canvas import DASHES
+from askew.report.canvas import DASHES, Axes, Figure
 from askew.report.paper_curves import COLOURS
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _MOST_PLACES = 10  # beyond this a logarithmic axis is marked by powers of ten
 _APART = 0.05  # of a logarithmic axis: of two places that are nearer the first alone is marked

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from askew.core import skew
@@ -12,12 +10,9 @@ from askew.data.cifar10 import CLASSES
 from askew.papers.store import Results
 from askew.papers.summary import ItemSummary
 from askew.partition import draw
+from askew.report.canvas import Axes, Figure
 from askew.report.palette import class_colours
 from askew.report.population_plot import MOST_BARS, _legend
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _COLUMNS = 3
 _EACH = 5_000  # training images of each class of CIFAR-10: all that a population depends on

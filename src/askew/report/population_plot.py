@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from askew.core import skew
-from askew.report.canvas import check_plot_path, save_figure
+from askew.report.canvas import Axes, Figure, check_plot_path, save_figure
 from askew.report.palette import class_colours
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 MOST_BARS = 30  # as many clients as hsu2019's figure 1 shows
 _MOST_NAMES = 25  # classes beyond this are shown as a scale, not by name

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from askew.core.errors import AskewError
-from askew.report.canvas import DASHES, check_plot_path, drawn_figure, whole_rounds, write_figure
+from askew.report import canvas
+from askew.report.canvas import Axes, Figure
 from askew.report.palette import class_colours
 from askew.runs.result import Result
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 
 def plot_result(result: Result, path: str | Path | None = None) -> Figure:
@@ -24,7 +20,7 @@ def plot_result(result: Result, path: str | Path | None = None) -> Figure:
         path: .png, .svg or .pdf to write it to.
     """
     if path is not None:
-        path = check_plot_path(path)
+        path = canvas.check_plot_path(path)
     if not result.evaluations:
         raise AskewError(f"plot: {result.title} has no evaluated round to draw")
     try:
@@ -39,39 +35,33 @@ def plot_result(result: Result, path: str | Path | None = None) -> Figure:
             _clients(axes[1], result, np.array([score for score in clients["score"] if score is not None]))
         figure.suptitle(f"{result.title}: {result.outcome}", fontsize=10.5, fontweight="bold", color="#222222")
 
-    figure = drawn_figure(draw, (9.0 if clients else 5.5, 3.6))
+    figure = canvas.drawn_figure(draw, (9.0 if clients else 5.5, 3.6))
     if path is not None:
-        write_figure(figure, path)
+        canvas.write_figure(figure, path)
     return figure
 
 
 def _curve(axes: Axes, result: Result) -> None:
-    colours, name = class_colours(2), result.headline
+    colours, name, dashed = class_colours(2), result.headline, canvas.DASHES[1]
     for key, label, colour, dashes in ((name, result.judged_on or name, colours[0], "-"),
-                                       (f"held_out_{name}", "held-out training examples", colours[1], DASHES[1])):
+                                       (f"held_out_{name}", "held-out training examples", colours[1], dashed)):
         points = [(record["round"], record[key]) for record in result.evaluations if key in record]
         if points:
             axes.plot(*zip(*points, strict=True), color=colour, linestyle=dashes, linewidth=1.7, label=label,
                       marker="o" if len(points) == 1 else None)
     axes.set(xlabel="round", ylabel=name.replace("_", " "))
-    whole_rounds(axes)
+    canvas.whole_rounds(axes)
     if result.objective.is_share:
-        _in_percent(axes, "y")
+        canvas.in_percent(axes.yaxis)
     axes.legend(frameon=False, fontsize=8, loc="best")
 
 
 def _clients(axes: Axes, result: Result, scores: np.ndarray) -> None:
     axes.hist(scores, bins=min(20, max(5, len(scores) // 2)), color=class_colours(1)[0], edgecolor="white")
     worst = scores.min() if result.objective.higher_is_better else scores.max()
-    axes.axvline(float(worst), color=class_colours(3)[2], linewidth=1.2, linestyle=DASHES[1],
+    axes.axvline(float(worst), color=class_colours(3)[2], linewidth=1.2, linestyle=canvas.DASHES[1],
                  label=f"worst: {result.objective.shown(float(worst))}")
     axes.set(xlabel=f"{result.headline.replace('_', ' ')} of a client", ylabel="clients")
     if result.objective.is_share:
-        _in_percent(axes, "x")
+        canvas.in_percent(axes.xaxis)
     axes.legend(frameon=False, fontsize=8, loc="best")
-
-
-def _in_percent(axes: Axes, which: str) -> None:
-    from matplotlib.ticker import PercentFormatter
-
-    (axes.xaxis if which == "x" else axes.yaxis).set_major_formatter(PercentFormatter(1.0, decimals=None))

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from askew.core.errors import AskewError
-from askew.report.canvas import DASHES, check_plot_path, save_figure
+from askew.report.canvas import DASHES, Axes, Figure, check_plot_path, in_percent, save_figure
 from askew.report.palette import class_colours
 from askew.runs.ranking import Setting
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 MOST_LINES = 9  # of other settings in one panel; more are points
 MOST_AXES = 3  # panels over single settings
@@ -103,7 +99,8 @@ def _over(key: str, places: Sequence[Any], settings: Sequence[Setting], axes: Se
         if min(values) > 0 and max(values) >= 10 * min(values):
             axes_.set_xscale("log")
         axes_.set(xlabel=key, ylabel=_score(settings[0]))
-        _in_percent(axes_, settings[0])
+        if settings[0].results[0].objective.is_share:
+            in_percent(axes_.yaxis)
         if any(lines):
             axes_.legend(frameon=False, fontsize=7.5, handlelength=3)
 
@@ -141,10 +138,3 @@ def _heat_map(axes: Sequence[str], settings: Sequence[Setting]) -> Panel:
 def _score(setting: Setting) -> str:
     name = setting.results[0].headline.replace("_", " ")
     return f"{name}, last round" if setting.by == "last" else f"{name}, held-out examples"
-
-
-def _in_percent(axes: Axes, setting: Setting) -> None:
-    if setting.results[0].objective.is_share:
-        from matplotlib.ticker import PercentFormatter
-
-        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))

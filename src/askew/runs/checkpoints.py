@@ -169,8 +169,7 @@ class Checkpoints:
         """Of a version that kept one checkpoint, without a checksum."""
         warnings.warn(f"the checkpoint in {str(self._folder)!r} is of an earlier version, which wrote no checksums: "
                       "whether it is whole cannot be known", stacklevel=3)
-        state = _load(self._folder / EARLIER, device)
-        return self._with_memory(state, device)
+        return self._with_memory(_load(self._folder / EARLIER, device), device)
 
     def _drop_all_but(self, rounds: Iterable[int]) -> None:
         """Checkpoints other than these, and blocks that none of these needs. First what says that they exist."""
@@ -198,13 +197,11 @@ def _sum_of(about: Mapping[str, Any]) -> str:
 
 
 def _load(path: Path, device: torch.device) -> Any:
+    files.check_regular(path, "checkpoint")
     try:
-        files.check_regular(path, "checkpoint")
         return lasting.read(path, device)
     except lasting.UnreadableError as error:  # written by an earlier version, or by somebody else
         raise AskewError(f"{str(path)!r} cannot be read: {error}; let the piece that keeps it between rounds keep "
                          "tensors, numbers and words, and begin the run again") from None
-    except AskewError:
-        raise
     except Exception as error:  # torch's reader has many ways to say that a file is damaged
         raise AskewError(f"{str(path)!r} is damaged: {first_line(error)}; run it again with --overwrite") from None

@@ -10,10 +10,9 @@ from __future__ import annotations
 import contextlib
 import time
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
 
 import torch
 
@@ -45,8 +44,6 @@ from askew.runs.lockstep import Lockstep
 from askew.runs.result import Result
 from askew.runs.run_folder import FAILED, INTERRUPTED, RunFolder
 from askew.runs.running import Running
-
-Key = TypeVar("Key", bound=Hashable)
 
 
 def drive(configurations: Sequence[Configuration], means: Means, *, keep: bool = True, limit_s: float | None = None,
@@ -95,6 +92,14 @@ class _CallersError(Exception):
         self.error = error
 
 
+@contextlib.contextmanager
+def _of_the_caller() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        raise _CallersError(error) from error
+
+
 # No other configuration would fare better
 CONCERNS_ALL = (UnwritableError, InUseError, _CallersError, OtherRecipeError)
 
@@ -125,7 +130,9 @@ class _Course:
                     self._look(i, configuration, configuration.path)
         if self.peers is not None:
             self._share_what_is_over(self.peers)
-        groups = _grouped(range(len(self.configurations)), self._group)
+        groups: dict[Hashable, list[int]] = {}  # what may train together
+        for i, configuration in enumerate(self.configurations):
+            groups.setdefault((configuration.wave, shape_of(configuration.recipe)), []).append(i)
         left = [i for i in range(len(self.configurations)) if i not in self._over]
         if self._cluster is not None:
             self._hand_out(list(groups.values()), self._cluster)
@@ -180,10 +187,6 @@ class _Course:
             if not peers.leads:
                 self._over[i] = Result(self.configurations[i].recipe, records, model, 0.0, diverged=diverged,
                                        failed=failed)
-
-    def _group(self, i: int) -> Hashable:
-        """What configurations that may train together have in common."""
-        return self.configurations[i].wave, shape_of(self.configurations[i].recipe)
 
     @contextlib.contextmanager
     def _failing(self, *numbers: int) -> Iterator[None]:
@@ -331,12 +334,11 @@ class _Course:
             compiled = next((self._earlier[i].was_compiled for i in members if i in self._earlier), None)
             engine: Engine | None = None
             with self._failing(*members), use_threads(1):
-                if self.peers is None:
-                    engine = make_engine(name, tasks[members[0]], precision, len(members), compiled)
-                else:
+                if self.peers is not None:
                     compiled = self.peers.first(compiled)
-                    inner = make_engine(name, tasks[members[0]], precision, len(members), compiled)
-                    engine = Distributed(tasks[members[0]], inner, self.peers)
+                engine = make_engine(name, tasks[members[0]], precision, len(members), compiled)
+                if self.peers is not None:
+                    engine = Distributed(tasks[members[0]], engine, self.peers)
             if engine is not None:
                 for part in [members] if engine.batches_lanes else [[i] for i in members]:
                     yield engine, part
@@ -393,20 +395,16 @@ class _Course:
 
     def tell(self, i: int, record: Record, recipe: Recipe) -> None:
         if self._on_round is not None:
-            try:
+            with _of_the_caller():
                 self._on_round(i, record, recipe)
-            except Exception as error:
-                raise _CallersError(error) from error
 
     def end(self, i: int, result: Result) -> None:
         data = self.means.data
         named = result if data is None else replace(result, data_name=data.name)
         self._over[i] = named if self._keep else replace(named, simulation=None)
         if self._on_end is not None:
-            try:
+            with _of_the_caller():
                 self._on_end(i, self._over[i])
-            except Exception as error:
-                raise _CallersError(error) from error
 
     def check_time(self) -> None:
         interrupt.check()
@@ -422,11 +420,3 @@ class _Course:
             with contextlib.suppress(AskewError):
                 records, seconds = folder.records(), folder.seconds
         return Result(recipe, records, {}, seconds, interrupted=True, folder=self.configurations[i].path)
-
-
-def _grouped(numbers: Iterable[int], key: Callable[[int], Key]) -> dict[Key, list[int]]:
-    """Numbers with equal keys, in the order in which they first come."""
-    groups: dict[Key, list[int]] = {}
-    for i in numbers:
-        groups.setdefault(key(i), []).append(i)
-    return groups

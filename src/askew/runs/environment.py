@@ -22,15 +22,19 @@ def describe_environment(device: torch.device | str, **given: Any) -> dict[str, 
     Args:
         given: what else is to be noted.
     """
-    versions = {"python": platform.python_version()}
-    for package in ("askew", "torch", "numpy", "safetensors"):
-        try:
-            versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:  # askew run from its source tree
-            versions[package] = "not installed"
+    versions = {"python": platform.python_version(),
+                **{package: version_of(package) for package in ("askew", "torch", "numpy", "safetensors")}}
     return {"versions": versions, "device": device_name(device), "threads": allowed_threads(),
             "platform": f"{platform.system()} {platform.machine()}", "cpus": os.cpu_count(), "commit": _commit(),
             "started": datetime.now(UTC).isoformat(timespec="seconds"), **given}
+
+
+def version_of(package: str) -> str:
+    """As it was installed; askew may be run from its source tree."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
 
 
 def device_name(device: torch.device | str) -> str:

@@ -146,7 +146,7 @@ class _Evaluation:
         objective, tally, clients = task.objective, self._tally, task.num_clients
         measures: dict[str, float | None] = {objective.headline: self._headline()}
         measures |= {name: value / self._weight for name, value in self._sums.items() if name not in measures}
-        by_class, confusion = (tally.by_class(), tally.confusion()) if tally else (None, None)
+        by_class, confusion = (tally.by_class(), tally.confusion) if tally else (None, None)
         kind = TASKS[data.targets] if tally or data.targets == "tokens" else "other"
         is_classes = kind in ("classification", "multilabel")
         examples = (self._targets.sum(axis=0) if kind == "multilabel"

@@ -41,10 +41,7 @@ def check_free(path: Path, overwrite: bool = False) -> None:
     if not exists:
         if path.is_symlink():
             raise AskewError(f"--out: {str(path)!r} is a link to nowhere; name another folder")
-        parent = next(folder for folder in path.absolute().parents if folder.exists())
-        if not parent.is_dir() or not os.access(parent, os.W_OK):
-            raise AskewError(f"--out: {str(path)!r} cannot be made: {str(parent)!r} is "
-                             f"{'not writable' if parent.is_dir() else 'a file'}; name another folder")
+        files.check_writable(path, f"--out: {str(path)!r} cannot be made")
         return
     if not path.is_dir():
         raise AskewError(f"--out: {str(path)!r} is a file; name a folder")

@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,6 +22,7 @@ from askew.core.pool import MANY_CLIENTS
 from askew.core.registry import Spec
 from askew.core.targets import Targets
 from askew.rounds.simulation import Simulation
+from askew.runs.environment import version_of
 from askew.runs.run_folder import MODEL, RunFolder
 
 FORMAT = 1
@@ -161,7 +161,8 @@ def _describe(simulation: Simulation, folder: RunFolder, files: Mapping[int, str
         objective=str(recipe.objective), targets=data.targets, classes=data.classes, table=data.columns,
         clients=tuple(task.client_names) if named else None,
         models={str(number): file for number, file in files.items()}, choice=choice, personal=personal or None,
-        data=data.name, recipe=recipe.name, fingerprint=recipe.fingerprint, rounds=simulation.round, askew=_version())
+        data=data.name, recipe=recipe.name, fingerprint=recipe.fingerprint, rounds=simulation.round,
+        askew=version_of("askew"))
 
 
 def _personal(simulation: Simulation) -> dict[str, Tensor]:
@@ -176,10 +177,3 @@ def _personal(simulation: Simulation) -> dict[str, Tensor]:
         before, after = {**shared.params, **shared.buffers}, {**entered.params, **entered.buffers}
         rows.append({name: v for name, v in after.items() if v is not before[name]})
     return {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
-
-
-def _version() -> str:
-    try:
-        return metadata.version("askew")
-    except metadata.PackageNotFoundError:  # run from its source tree
-        return "not installed"

@@ -334,11 +334,9 @@ class RunFolder:
 
     def load_weights(self, name: str) -> dict[str, Tensor]:
         path = self.path / f"{name}.safetensors"
+        files.check_regular(path, "file of a run")
         try:
-            files.check_regular(path, "file of a run")
             return load_file(path)
-        except AskewError:
-            raise
         except Exception as error:  # safetensors' own
             raise AskewError(f"{str(path)!r} is damaged: {first_line(error)}") from None
 

@@ -6,7 +6,7 @@ them.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
 
 import numpy as np
 
@@ -16,18 +16,22 @@ MOST_CLASSES = 100  # for a confusion matrix, and for AUROC, which sorts all exa
 MOST_SCORES = 20_000_000  # numbers held for AUROC, which needs all of them at once: 160 MB
 
 
-class Tally(Protocol):
+class Tally(ABC):
     """Sums over weighted examples, and what they come to."""
 
+    counts: ByClass | None = None  # of classes or labels
+    confusion: np.ndarray | None = None  # weights of examples; rows true, columns predicted
+
+    @abstractmethod
     def add(self, outputs: np.ndarray, targets: np.ndarray, weights: np.ndarray) -> None: ...
 
+    @abstractmethod
     def measures(self) -> dict[str, float | None]: ...
 
     def by_class(self) -> dict[str, np.ndarray] | None:
         """Recall, precision and F1 of each class; NaN where one is not defined."""
-
-    def confusion(self) -> np.ndarray | None:
-        """Weights of examples; rows true, columns predicted."""
+        counts = self.counts
+        return None if counts is None else {"recall": counts.recall, "precision": counts.precision, "f1": counts.f1}
 
 
 def tally_of(targets: str, outputs: int, origin: np.ndarray) -> Tally:
@@ -69,63 +73,55 @@ class _Scores:
                                          for is_one, score in zip(positive.T, scores.T, strict=True)]))
 
 
-class ClassTally:
+class ClassTally(Tally):
     """One class per example."""
 
+    counts: ByClass
+
     def __init__(self, classes: int) -> None:
-        self._counts, self._calibration, self._scores = ByClass(classes), Calibration(), _Scores(classes)
-        self._confusion = np.zeros((classes, classes)) if classes <= MOST_CLASSES else None
+        self.counts, self._calibration, self._scores = ByClass(classes), Calibration(), _Scores(classes)
+        self.confusion = np.zeros((classes, classes)) if classes <= MOST_CLASSES else None
         self._log_loss = 0.0
 
     def add(self, outputs: np.ndarray, targets: np.ndarray, weights: np.ndarray) -> None:
-        classes, at = self._counts.classes, np.arange(len(targets))
+        classes, at = self.counts.classes, np.arange(len(targets))
         logs = outputs - outputs.max(axis=1, keepdims=True)
         logs -= np.log(np.exp(logs).sum(axis=1, keepdims=True))
         shares, answers = np.exp(logs), outputs.argmax(axis=1)
-        self._counts.add(targets, answers, weights)
+        self.counts.add(targets, answers, weights)
         self._calibration.add(shares[at, answers], answers == targets, weights)
         self._scores.add(targets[:, None] == np.arange(classes), shares, weights)
         self._log_loss -= float(weights @ logs[at, targets])
-        if self._confusion is not None:
+        if self.confusion is not None:
             places = np.bincount(targets * classes + answers, weights, classes**2)
-            self._confusion += places.reshape(classes, classes)
+            self.confusion += places.reshape(classes, classes)
 
     def measures(self) -> dict[str, float | None]:
-        return {"balanced_accuracy": mean_of_defined(self._counts.recall), "macro_f1": mean_of_defined(self._counts.f1),
-                "auroc": self._scores.auroc, "log_loss": self._log_loss / float(self._counts.true.sum()),
+        return {"balanced_accuracy": mean_of_defined(self.counts.recall), "macro_f1": mean_of_defined(self.counts.f1),
+                "auroc": self._scores.auroc, "log_loss": self._log_loss / float(self.counts.true.sum()),
                 "calibration_error": self._calibration.error}
 
-    def by_class(self) -> dict[str, np.ndarray]:
-        return {"recall": self._counts.recall, "precision": self._counts.precision, "f1": self._counts.f1}
 
-    def confusion(self) -> np.ndarray | None:
-        return self._confusion
-
-
-class LabelTally:
+class LabelTally(Tally):
     """Several labels per example, each there or not."""
 
+    counts: ByClass
+
     def __init__(self, labels: int) -> None:
-        self._counts, self._scores = ByClass(labels), _Scores(labels)
+        self.counts, self._scores = ByClass(labels), _Scores(labels)
 
     def add(self, outputs: np.ndarray, targets: np.ndarray, weights: np.ndarray) -> None:
         present, named = targets > 0.5, outputs > 0
-        self._counts.true += weights @ present
-        self._counts.predicted += weights @ named
-        self._counts.hit += weights @ (present & named)
+        self.counts.true += weights @ present
+        self.counts.predicted += weights @ named
+        self.counts.hit += weights @ (present & named)
         self._scores.add(present, outputs, weights)
 
     def measures(self) -> dict[str, float | None]:
-        return {"macro_f1": mean_of_defined(self._counts.f1), "auroc": self._scores.auroc}
-
-    def by_class(self) -> dict[str, np.ndarray]:
-        return {"recall": self._counts.recall, "precision": self._counts.precision, "f1": self._counts.f1}
-
-    def confusion(self) -> None:
-        return None
+        return {"macro_f1": mean_of_defined(self.counts.f1), "auroc": self._scores.auroc}
 
 
-class NumberTally:
+class NumberTally(Tally):
     """Numbers."""
 
     def __init__(self, outputs: int, origin: np.ndarray) -> None:
@@ -134,12 +130,6 @@ class NumberTally:
     def add(self, outputs: np.ndarray, targets: np.ndarray, weights: np.ndarray) -> None:
         self._residuals.add(targets, outputs, weights)
 
-    def measures(self) -> dict[str, Any]:
+    def measures(self) -> dict[str, float | None]:
         return {"r2": self._residuals.r2, "mean_absolute_error": self._residuals.mean_absolute_error,
                 "root_mean_squared_error": self._residuals.root_mean_squared_error}
-
-    def by_class(self) -> None:
-        return None
-
-    def confusion(self) -> None:
-        return None

@@ -36,5 +36,4 @@ class _Mlflow:
         self._client.set_terminated(self._run, "FINISHED" if finished else "KILLED")
 
 
-def start(folder: Path, settings: Mapping[str, Any]) -> _Mlflow:
-    return _Mlflow(folder, settings)
+start = _Mlflow

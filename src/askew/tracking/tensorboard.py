@@ -27,5 +27,4 @@ class _TensorBoard:
         self._writer.close()
 
 
-def start(folder: Path, settings: Mapping[str, Any]) -> _TensorBoard:
-    return _TensorBoard(folder, settings)
+start = _TensorBoard

@@ -26,5 +26,4 @@ class _Wandb:
         self._run.finish(exit_code=0 if finished else 1)
 
 
-def start(folder: Path, settings: Mapping[str, Any]) -> _Wandb:
-    return _Wandb(folder, settings)
+start = _Wandb

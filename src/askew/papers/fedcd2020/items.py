@@ -15,6 +15,7 @@ References:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from askew.core.recipe import Recipe
 from askew.papers.archetype_measures import CAP
@@ -45,8 +46,10 @@ def items() -> Builders:
     """Figures 1 to 9 and table 1; figure 6 and table 1 once more with momentum that devices keep."""
     return {"figure1": _hierarchical, "figure2": _hierarchical_changes, "figure3": _populations,
             "figure4": _hypergeometric, "figure5": _hypergeometric_changes, "figure6": _quantisation,
-            "figure7": _preferences, "figure8": _active_models, "figure9": _score_spread, "table1": _convergence,
-            "figure6-kept": _quantisation_kept, "table1-kept": _convergence_kept}
+            "figure7": _preferences, "figure8": _active_models, "figure9": _score_spread,
+            "table1": partial(_settling, "table1", "", HYPERGEOMETRIC, BASE), "figure6-kept": _quantisation_kept,
+            "table1-kept": partial(_settling, "table1-kept", KEPT_TITLE, kept_momentum(HYPERGEOMETRIC),
+                                   kept_momentum(BASE), KEPT_NOTE, variant=True)}
 
 
 def _hierarchical() -> Item:
@@ -203,15 +206,6 @@ def _score_spread() -> Item:
                  (Claim("The spread of scores approaches 0 for all levels of bias", "section 3.6, figure 9",
                         lambda v: [NO_SPREAD - v[name] for name in BIASES]),),
                  f"Approaches 0: at most {NO_SPREAD:g} in the last round, scores of a device summing to 1.")
-
-
-def _convergence() -> Item:
-    return _settling("table1", "", HYPERGEOMETRIC, BASE)
-
-
-def _convergence_kept() -> Item:
-    return _settling("table1-kept", KEPT_TITLE, kept_momentum(HYPERGEOMETRIC), kept_momentum(BASE), KEPT_NOTE,
-                     variant=True)
 
 
 def _settling(item: str, title: str, hypergeometric: Recipe, hierarchical: Recipe, notes: str = "",

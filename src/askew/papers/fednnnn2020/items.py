@@ -64,6 +64,12 @@ NORMS = ("N is the length of the server's step (eq. (24), our `server_step`), E 
 ONE_CLIENT_NOTE = ("The single client has all examples; its settings are not printed and taken to be those of the "
                    "others.")
 TOTAL_N, MEAN_RATIO = "last integral_N", "mean N/E"  # measures: of a key of the records
+# The three figures of each federation: title, measure, plot, notes
+FIGURES = (
+    ("Accuracy over rounds", "best_accuracy", Plot("curves", y_label="test accuracy", y=("accuracy",)), NOTES),
+    *((f"Lengths N and E in the {layers}", f"{TOTAL_N} {part}",
+       Plot("curves", y_label="length", y=(f"server_step {part}", f"E {part}")), NORMS)
+      for layers, part in (("fully connected layers", "fc"), ("convolutions", "conv"))))
 
 
 def items() -> Builders:
@@ -71,9 +77,8 @@ def items() -> Builders:
     federations: dict[int, tuple[Data, str]] = {7: ("CIFAR-10", "non-IID-B")}
     federations |= {10 + 3 * at: each for at, each in enumerate(product(DATA, POPULATIONS))}
     return {**{_table_name(data): partial(_table, data) for data in DATA}, "figure3": _lengths, "figure4": _way,
-            **{f"figure{first + offset}": partial(make, data, population, first + offset)
-               for first, (data, population) in federations.items()
-               for offset, make in enumerate((_accuracy, _lengths_in_fc, _lengths_in_conv))}}
+            **{f"figure{first + offset}": partial(_five_methods, data, population, first + offset, *figure)
+               for first, (data, population) in federations.items() for offset, figure in enumerate(FIGURES)}}
 
 
 @cache
@@ -166,21 +171,6 @@ def _way() -> Item:
     return Item("fednnnn2020", "figure4", "The way of FedAvg's server: the sum of N over the rounds, MNIST",
                 _rows_of_fedavg(TOTAL_N), quick, plot=Plot("curves", y_label="sum of N", y=("integral_N",)),
                 notes=ONE_CLIENT_NOTE)
-
-
-def _accuracy(data: Data, population: str, number: int) -> Item:
-    return _five_methods(data, population, number, "Accuracy over rounds", "best_accuracy",
-                         Plot("curves", y_label="test accuracy", y=("accuracy",)), NOTES)
-
-
-def _lengths_in_fc(data: Data, population: str, number: int) -> Item:
-    return _five_methods(data, population, number, "Lengths N and E in the fully connected layers", f"{TOTAL_N} fc",
-                         Plot("curves", y_label="length", y=("server_step fc", "E fc")), NORMS)
-
-
-def _lengths_in_conv(data: Data, population: str, number: int) -> Item:
-    return _five_methods(data, population, number, "Lengths N and E in the convolutions", f"{TOTAL_N} conv",
-                         Plot("curves", y_label="length", y=("server_step conv", "E conv")), NORMS)
 
 
 def _five_methods(data: Data, population: str, number: int, title: str, measure: str, plot: Plot, notes: str) -> Item:

@@ -6,13 +6,11 @@ References:
 
 from __future__ import annotations
 
-import torch
-
 from askew.core.bounds import Decay, Positive
 from askew.core.registry import piece
-from askew.core.schedule import PositiveRate, value_at
-from askew.core.server_piece import ServerContext, ServerPiece
-from askew.core.tensors import Params, Tree, zeros_like
+from askew.core.schedule import PositiveRate
+from askew.core.server_piece import ServerPiece
+from askew.pieces.server.adaptive import adaptive
 
 
 @piece("server")
@@ -36,14 +34,4 @@ def adagrad(lr: PositiveRate = 0.1, beta1: Decay = 0.0, tau: Positive = 1e-3) ->
         >>> server_update(adagrad(lr=1.0, tau=1.0), [(2,)])
         tensor([0.6180])
     """
-
-    def init(params: Params) -> Tree:
-        return {"m": zeros_like(params), "v": {name: torch.full_like(p, tau**2) for name, p in params.items()}}
-
-    def update(u: Params, state: Tree, ctx: ServerContext) -> tuple[Params, Tree]:
-        m = {name: beta1 * state["m"][name] + (1 - beta1) * x for name, x in u.items()}
-        v = {name: state["v"][name] + x.square() for name, x in u.items()}
-        rate = value_at(lr, ctx.round)
-        return {name: rate * m[name] / (v[name].sqrt() + tau) for name in u}, {"m": m, "v": v}
-
-    return ServerPiece(update, init, optimises=True)
+    return adaptive(lr, beta1, tau, lambda v, squares: v + squares)

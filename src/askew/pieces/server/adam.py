@@ -6,13 +6,11 @@ References:
 
 from __future__ import annotations
 
-import torch
-
 from askew.core.bounds import Decay, Positive
 from askew.core.registry import piece
-from askew.core.schedule import PositiveRate, value_at
-from askew.core.server_piece import ServerContext, ServerPiece
-from askew.core.tensors import Params, Tree, zeros_like
+from askew.core.schedule import PositiveRate
+from askew.core.server_piece import ServerPiece
+from askew.pieces.server.adaptive import adaptive
 
 
 @piece("server")
@@ -38,14 +36,4 @@ def adam(lr: PositiveRate = 0.1, beta1: Decay = 0.9, beta2: Decay = 0.99, tau: P
         >>> server_update(adam(lr=1.0, beta1=0.5, beta2=0.75, tau=1.0), [(2,)])
         tensor([0.4305])
     """
-
-    def init(params: Params) -> Tree:
-        return {"m": zeros_like(params), "v": {name: torch.full_like(p, tau**2) for name, p in params.items()}}
-
-    def update(u: Params, state: Tree, ctx: ServerContext) -> tuple[Params, Tree]:
-        m = {name: beta1 * state["m"][name] + (1 - beta1) * x for name, x in u.items()}
-        v = {name: beta2 * state["v"][name] + (1 - beta2) * x.square() for name, x in u.items()}
-        rate = value_at(lr, ctx.round)
-        return {name: rate * m[name] / (v[name].sqrt() + tau) for name in u}, {"m": m, "v": v}
-
-    return ServerPiece(update, init, optimises=True)
+    return adaptive(lr, beta1, tau, lambda v, squares: beta2 * v + (1 - beta2) * squares)

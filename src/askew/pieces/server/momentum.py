@@ -11,7 +11,7 @@ import torch
 from askew.core.bounds import Decay
 from askew.core.registry import piece
 from askew.core.server_piece import ServerContext, ServerPiece
-from askew.core.tensors import Params, Tree, add, times
+from askew.core.tensors import Params, Tree, add, times, zeros_like
 
 
 @piece("server")
@@ -38,9 +38,6 @@ def momentum(beta: Decay = 0.9, nesterov: bool = False) -> ServerPiece:
         >>> server_update(momentum(0.5), [(1,)], [(1,)]), server_update(momentum(0.5, nesterov=True), [(1,)], [(1,)])
         (tensor([1.5000]), tensor([1.7500]))
     """
-    def init(params: Params) -> Tree:
-        return {name: torch.zeros_like(v) for name, v in params.items()}
-
     def update(u: Params, state: Tree, ctx: ServerContext) -> tuple[Params, Tree]:
         v = add(times(state, beta), u)
         ahead = add(times(v, beta), u) if nesterov else v
@@ -49,4 +46,4 @@ def momentum(beta: Decay = 0.9, nesterov: bool = False) -> ServerPiece:
             v = {name: torch.where(ctx.still[name], state[name], new) for name, new in v.items()}
         return ahead, v
 
-    return ServerPiece(update, init, optimises=True)
+    return ServerPiece(update, zeros_like, optimises=True)

@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 DASHES = ("solid", "6px,3px", "2px,2px", "8px,3px,2px,3px")
 HEAT = [[0, "--paper"], [1, "--deep"]]  # from nothing to all
@@ -18,22 +18,29 @@ COLOURS = 8  # --c0 to --c7 in style.css
 _OURS = ("hovertemplate", "texttemplate")  # texts with tags, written here and never made of names
 
 
+class Block:
+    """A part of a section."""
+
+    @property
+    def kind(self) -> str:
+        """By which the template knows it."""
+        return type(self).__name__.lower()
+
+
 @dataclass(frozen=True)
-class Text:
+class Text(Block):
     """A paragraph; a note says what is missing and why."""
 
     text: str
     is_note: bool = False
-    kind: ClassVar[str] = "text"
 
 
 @dataclass(frozen=True)
-class Code:
+class Code(Block):
     """Text as it is, folded away under a title."""
 
     title: str
     text: str
-    kind: ClassVar[str] = "code"
 
 
 @dataclass(frozen=True)
@@ -46,9 +53,8 @@ class Fact:
 
 
 @dataclass(frozen=True)
-class Facts:
+class Facts(Block):
     facts: Sequence[Fact]
-    kind: ClassVar[str] = "facts"
 
 
 @dataclass(frozen=True)
@@ -62,7 +68,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Table:
+class Table(Block):
     """Rows of texts; a column's title that begins with '#' is of numbers, and set to the right.
 
     Args:
@@ -74,11 +80,10 @@ class Table:
     rows: Sequence[Sequence[str]]
     lines: Sequence[Line] = ()
     strong: Sequence[int] = ()
-    kind: ClassVar[str] = "table"
 
 
 @dataclass(frozen=True)
-class Figure:
+class Figure(Block):
     """A plot: what plotly draws, and the lines that can be switched on and off under it.
 
     Colours are names of style.css, `--c0`, with an opacity behind a stroke, `--c0/0.2`, so that themes can change them.
@@ -92,7 +97,6 @@ class Figure:
     alt: str
     height: int = 340
     lines: Sequence[Line] = ()
-    kind: ClassVar[str] = "figure"
 
     @property
     def json(self) -> str:
@@ -103,14 +107,13 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Choice:
+class Choice(Block):
     """One of several lists of blocks at a time; choices of one `key` go together through the page."""
 
     key: str
     title: str
     options: Sequence[tuple[str, Sequence[Any]]]
     chosen: int = 0
-    kind: ClassVar[str] = "choice"
 
 
 @dataclass(frozen=True)
@@ -125,8 +128,42 @@ def line(number: int, label: str, group: str) -> Line:
     return Line(label, group, f"--c{number % COLOURS}", DASHES[(number + number // COLOURS) % len(DASHES)])
 
 
-def axis(title: str, **more: Any) -> dict[str, Any]:
-    return {"title": {"text": title}, **more}
+def axis(title: str, is_share: bool = False, **more: Any) -> dict[str, Any]:
+    """An axis; of shares, in percent."""
+    return {"title": {"text": title}, **({"tickformat": ".0%"} if is_share else {}), **more}
+
+
+def ticks(names: Sequence[str], most: int = 28) -> dict[str, Any]:
+    """Of an axis: names in place of 0, 1, ..., those that are longer than so many letters cut."""
+    return {"tickvals": list(range(len(names))), "ticktext": [cut(name, most) for name in names]}
+
+
+def cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def hover(where: str, is_share: bool) -> str:
+    """How plotly writes a number of a point: that on its axis `x` or `y`."""
+    return f"%{{{where}:.1%}}" if is_share else f"%{{{where}:.4g}}"
+
+
+def points(look: Line, x: Sequence[float], y: Sequence[float], **more: Any) -> dict[str, Any]:
+    """A line through points; a mark where there is but one."""
+    return {"type": "scatter", "mode": "lines" if len(x) > 1 else "markers", "name": look.label,
+            "legendgroup": look.group, "x": x, "y": y,
+            "line": {"color": look.colour, "dash": look.dash, "width": 2}, "marker": {"color": look.colour, "size": 8},
+            **more}
+
+
+def heat_map(cells: Sequence[Sequence[float | None]], bar: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """Cells coloured from nothing to all.
+
+    Args:
+        bar: what the bar beside them says.
+    """
+    return {"type": "heatmap", "z": cells, "x": list(range(len(cells[0]))), "y": list(range(len(cells))), "zmin": 0,
+            "zmax": 1, "colorscale": HEAT, "xgap": 1, "ygap": 1,
+            "colorbar": {"thickness": 10, "outlinewidth": 0, **bar}, **more}
 
 
 def _plain(value: Any, key: str = "") -> Any:

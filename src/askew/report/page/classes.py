@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from askew.report.page.blocks import HEAT, Figure, Section, Table, Text, axis
+from askew.report.page.blocks import Figure, Section, Table, Text, axis, heat_map, ticks
 from askew.report.page.report import CLASSES, Report, Run, Series, missing, taken_on
 
 _MOST_NAMES = 30
@@ -30,23 +30,18 @@ def _classes(run: Run) -> list[str]:
 
 
 def _named(names: list[str], title: str, **more: Any) -> dict[str, Any]:
-    places = list(range(len(names)))
-    shown = {"tickvals": places, "ticktext": [name if len(name) <= 14 else name[:13] + "…" for name in names]}
-    return axis(title, showgrid=False, zeroline=False, **(shown if len(names) <= _MOST_NAMES else {}), **more)
+    shown = ticks(names, 14) if len(names) <= _MOST_NAMES else {}
+    return axis(title, showgrid=False, zeroline=False, **shown, **more)
 
 
 def _recalls(compared: list[Series]) -> Figure:
     """A row per series, a column per class."""
     names, labels = _classes(compared[0].first), [series.label for series in compared]
-    data = [{"type": "heatmap", "z": [_recall(series.first) for series in compared], "x": list(range(len(names))),
-             "y": list(range(len(labels))), "zmin": 0, "zmax": 1, "colorscale": HEAT, "xgap": 1, "ygap": 1,
-             "customdata": [[[label, name] for name in names] for label in labels],
-             "colorbar": {"tickformat": ".0%", "thickness": 10, "outlinewidth": 0, "title": {"text": "recall"}},
-             "hovertemplate": "%{customdata[0]}: recall %{z:.1%} of class %{customdata[1]}<extra></extra>"}]
-    layout = {"xaxis": _named(names, "class"),
-              "yaxis": {"tickvals": list(range(len(labels))), "autorange": "reversed", "showgrid": False,
-                        "ticktext": [label if len(label) <= 28 else label[:27] + "…" for label in labels]}}
-    return Figure(data, layout, "recall of each class, series by series", height=100 + 24 * len(compared))
+    data = heat_map([_recall(series.first) for series in compared], axis("recall", is_share=True),
+                    customdata=[[[label, name] for name in names] for label in labels],
+                    hovertemplate="%{customdata[0]}: recall %{z:.1%} of class %{customdata[1]}<extra></extra>")
+    layout = {"xaxis": _named(names, "class"), "yaxis": {**ticks(labels), "autorange": "reversed", "showgrid": False}}
+    return Figure([data], layout, "recall of each class, series by series", height=100 + 24 * len(compared))
 
 
 def _of_run(series: Series, run: Run) -> list[Any]:
@@ -69,17 +64,15 @@ def _of_run(series: Series, run: Run) -> list[Any]:
 
 def _confusion(table: list[list[float]], names: list[str]) -> Figure:
     shares = [[cell / sum(row) if sum(row) else None for cell in row] for row in table]
-    places = list(range(len(names)))
     few = len(names) <= 15
-    data = [{"type": "heatmap", "z": shares, "x": places, "y": places, "zmin": 0, "zmax": 1, "colorscale": HEAT,
-             "xgap": 1, "ygap": 1, "text": [[round(cell) for cell in row] for row in table],
-             "customdata": [[[true, other] for other in names] for true in names],
-             "colorbar": {"tickformat": ".0%", "thickness": 10, "outlinewidth": 0, "title": {"text": "share of row"}},
-             "hovertemplate": "%{z:.1%} of class %{customdata[0]} taken for %{customdata[1]} (%{text})<extra></extra>",
-             **({"texttemplate": "%{text}", "textfont": {"size": 11}} if few else {})}]
+    data = heat_map(
+        shares, axis("share of row", is_share=True), text=[[round(cell) for cell in row] for row in table],
+        customdata=[[[true, other] for other in names] for true in names],
+        hovertemplate="%{z:.1%} of class %{customdata[0]} taken for %{customdata[1]} (%{text})<extra></extra>",
+        **({"texttemplate": "%{text}", "textfont": {"size": 11}} if few else {}))
     layout = {"xaxis": _named(names, "predicted class", constrain="domain"),
               "yaxis": _named(names, "true class", autorange="reversed")}
-    return Figure(data, layout, "which class is taken for which", height=420)
+    return Figure([data], layout, "which class is taken for which", height=420)
 
 
 def _share(value: float | None) -> str:

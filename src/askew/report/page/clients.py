@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from askew.core.skew import emd
-from askew.report.page.blocks import Figure, Section, Table, Text, axis
+from askew.report.page.blocks import Figure, Section, Table, Text, axis, hover, ticks
 from askew.report.page.histogram import histogram
 from askew.report.page.report import Measure, Report, Run, Series, client_name, missing
 
@@ -83,9 +83,8 @@ def _mostly(counts: list[int], classes: list[str]) -> str:
 
 
 def _boxes(compared: list[Series], measure: Measure) -> Figure:
-    places = list(range(len(compared)))
     data: list[dict[str, Any]] = []
-    for place, series in zip(places, compared, strict=True):
+    for place, series in enumerate(compared):
         scores, run = _scores(series.first), series.first
         tenth, q1, median, q3, most = (float(q) for q in np.quantile(scores, [0.1, 0.25, 0.5, 0.75, 0.9]))
         look = {"legendgroup": series.look.group, "name": series.label}
@@ -96,14 +95,8 @@ def _boxes(compared: list[Series], measure: Measure) -> Figure:
         data.append({**look, "type": "scatter", "mode": "markers", "y": [place], "x": [clients["score"][last]],
                      "customdata": [client_name(clients["name"][last])],
                      "marker": {"symbol": "x-thin", "size": 8, "line": {"width": 2, "color": series.look.colour}},
-                     "hovertemplate": "%{customdata}: %{x:.1%}" if measure.is_share else "%{customdata}: %{x:.4g}"})
-    layout = {"xaxis": axis(f"a client's {measure.name}", **({"tickformat": ".0%"} if measure.is_share else {})),
-              "yaxis": {"tickvals": places, "ticktext": [_short(series.label) for series in compared],
-                        "autorange": "reversed", "showgrid": False},
-              "hovermode": "closest"}
+                     "hovertemplate": "%{customdata}: " + hover("x", measure.is_share)})
+    layout = {"xaxis": axis(f"a client's {measure.name}", measure.is_share), "hovermode": "closest",
+              "yaxis": {**ticks([series.label for series in compared]), "autorange": "reversed", "showgrid": False}}
     return Figure(data, layout, f"the clients' {measure.name}, series by series", height=90 + 26 * len(compared),
                   lines=[series.look for series in compared])
-
-
-def _short(label: str) -> str:
-    return label if len(label) <= 28 else label[:27] + "…"

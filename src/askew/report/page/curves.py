@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from askew.report.page.blocks import Choice, Figure, Section, Text, axis
+from askew.report.page.blocks import Choice, Figure, Section, Text, axis, hover, points
 from askew.report.page.report import Report, Run, Series, taken_on
 from askew.rounds.record import Record
 
@@ -62,24 +62,18 @@ def figure(series: Sequence[Series], of: Number, title: str, is_share: bool,
         if not x:
             continue
         drawn.append(one.look)
-        look = {"legendgroup": one.look.group, "name": one.label}
         if any(spread):
             edges = [m + s for m, s in zip(mean, spread, strict=True)]
             edges += [m - s for m, s in reversed(list(zip(mean, spread, strict=True)))]
-            data.append({**look, "type": "scatter", "mode": "lines", "x": [*x, *reversed(x)], "y": edges,
-                         "fill": "toself", "fillcolor": f"{one.look.colour}/{faint}", "line": {"width": 0},
-                         "hoverinfo": "skip"})
-        value = "%{y:.1%}" if is_share else "%{y:.4g}"
+            data.append({"type": "scatter", "mode": "lines", "name": one.label, "legendgroup": one.look.group,
+                         "x": [*x, *reversed(x)], "y": edges, "fill": "toself",
+                         "fillcolor": f"{one.look.colour}/{faint}", "line": {"width": 0}, "hoverinfo": "skip"})
         where = "round %{x}" if sent is None else "%{x:.3g} MB"
         several = " ± %{customdata:.1%}" if is_share else " ± %{customdata:.2g}"
-        data.append({**look, "type": "scatter", "mode": "lines" if len(x) > 1 else "markers", "x": x, "y": mean,
-                     "line": {"color": one.look.colour, "dash": one.look.dash, "width": 2},
-                     "marker": {"color": one.look.colour, "size": 8}, "customdata": spread,
-                     "hovertemplate": f"{value}{several if any(spread) else ''}, {where}"})
+        data.append(points(one.look, x, mean, customdata=spread,
+                           hovertemplate=f"{hover('y', is_share)}{several if any(spread) else ''}, {where}"))
     across = axis("round", **whole_rounds(series)) if sent is None else axis("megabytes sent, both ways")
-    layout = {"xaxis": across,
-              "yaxis": axis(title, **({"tickformat": ".0%"} if is_share else {})),
-              "hovermode": "closest"}
+    layout = {"xaxis": across, "yaxis": axis(title, is_share), "hovermode": "closest"}
     return Figure(data, layout, f"{title} over {'rounds' if sent is None else 'bytes'}", lines=drawn, height=380)
 
 

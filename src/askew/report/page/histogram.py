@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -36,7 +37,7 @@ def histogram(values: np.ndarray, low: float, high: float, title: str, style: st
     return Figure(data, layout, f"how many clients have which {title}", height=240)
 
 
-def _whole(most: int) -> dict[str, int]:
+def _whole(most: int) -> dict[str, Any]:
     """Where plotly would put marks between whole numbers, which then all read as such: one mark for each.
 
     Example:

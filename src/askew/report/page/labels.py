@@ -9,6 +9,7 @@ from typing import Any
 from askew.core.population_spec import PopulationSpec
 from askew.core.recipe import Recipe
 from askew.core.registry import Spec
+from askew.report.page.blocks import cut
 
 _LONGEST = 60
 
@@ -30,7 +31,7 @@ def labels(recipes: Sequence[Recipe]) -> list[str]:
         words = ", ".join(f"{key}={value}" for key, value in settings(recipe).items() if key in apart)
         parts = [*([recipe.name] if len(alike) < len(names) or not words else []), *([words] if words else [])]
         texts.append(": ".join(parts))
-    return _told_apart([text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…" for text in texts])
+    return _told_apart([cut(text, _LONGEST) for text in texts])
 
 
 def differing(recipes: Sequence[Recipe]) -> list[str]:

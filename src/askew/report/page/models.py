@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from askew.report.page.blocks import Figure, Section, Table, Text, axis
+from askew.report.page.blocks import Figure, Section, Table, Text, axis, ticks
 from askew.report.page.report import Measure, Report, Run, Series
 
 
@@ -75,6 +75,5 @@ def _tree(models: Mapping[str, Mapping[str, Any]], order: list[str], last: int) 
                                 "symbol": ["circle", "circle" if died is None else "x"]},
                      "customdata": [about] * 2, "hovertemplate": "%{customdata}, round %{x}<extra></extra>"})
     layout = {"xaxis": axis("round", rangemode="nonnegative"), "hovermode": "closest",
-              "yaxis": {"tickvals": list(range(len(order))), "ticktext": [f"model {name}" for name in order],
-                        "autorange": "reversed", "showgrid": False}}
+              "yaxis": {**ticks([f"model {name}" for name in order]), "autorange": "reversed", "showgrid": False}}
     return Figure(data, layout, "lineage of the models", height=110 + 24 * len(order))

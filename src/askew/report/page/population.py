@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from askew.core.skew import emd, largest_emd
-from askew.report.page.blocks import Figure, Line, Section, Text, axis
+from askew.report.page.blocks import Figure, Line, Section, Text, axis, ticks
 from askew.report.page.histogram import histogram
 from askew.report.page.report import CLASSES, Report, Run, Series, client_name, missing
 from askew.report.palette import class_colours
@@ -63,9 +63,8 @@ def _bars(counts: np.ndarray, distances: np.ndarray, clients: Mapping[str, Any],
                      "marker": {"color": look.colour, "line": {"width": 0.5, "color": "--paper"}},
                      "hovertemplate": "%{customdata[0]}: %{y:,} examples, EMD %{customdata[1]:.2f}"})
     title = "clients" if len(shown) == len(counts) else f"{len(shown)} of {len(counts):,} clients, by EMD"
-    ticks = ({"tickvals": list(range(len(shown))), "ticktext": [_short(clients["name"][k]) for k in shown]}
-             if len(shown) <= 30 else {"showticklabels": False})
-    layout = {"barmode": "stack", "bargap": 0.08, "xaxis": axis(title, showgrid=False, **ticks),
+    marks = ticks([clients["name"][k] for k in shown], 12) if len(shown) <= 30 else {"showticklabels": False}
+    layout = {"barmode": "stack", "bargap": 0.08, "xaxis": axis(title, showgrid=False, **marks),
               "yaxis": axis("examples")}
     return Figure(data, layout, "examples of each client by class", lines=lines)
 
@@ -78,7 +77,3 @@ def _columns(counts: np.ndarray) -> list[list[int]]:
     frequent = np.argsort(-counts.sum(axis=0), kind="stable")
     return [*([int(c)] for c in sorted(frequent[: _MOST_CLASSES - 1])),
             sorted(int(c) for c in frequent[_MOST_CLASSES - 1:])]
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= 12 else name[:11] + "…"

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from askew.report.page.blocks import HEAT, Choice, Figure, Section, Text, axis, line
+from askew.report.page.blocks import Choice, Figure, Section, Text, axis, heat_map, hover, line, points, ticks
 from askew.report.page.labels import differing, settings
 from askew.report.page.report import Measure, Report, Series
 
@@ -61,17 +61,16 @@ def _lines(scored: list[Series], flat: dict[str, dict[str, str]], key: str, keys
     looks = [line(at, label, f"setting {key} {label}") for at, label in enumerate(groups)][:_MOST_LINES]
     data = []
     for look, members in zip(looks, groups.values(), strict=False):
-        points = sorted((_number(flat[series.label][key]) or 0.0, *series.each(measure.last)) for series in members)
-        data.append({"type": "scatter", "mode": "lines+markers", "name": look.label or measure.name,
-                     "legendgroup": look.group, "x": [x for x, _, _ in points], "y": [y for _, y, _ in points],
-                     "error_y": {"type": "data", "array": [spread or 0.0 for _, _, spread in points],
-                                 "color": look.colour, "thickness": 1, "width": 3},
-                     "line": {"color": look.colour, "dash": look.dash, "width": 2},
-                     "marker": {"color": look.colour, "size": 7},
-                     "hovertemplate": ("%{y:.1%}" if measure.is_share else "%{y:.4g}") + " at %{x}"})
+        x, y, spreads = map(list, zip(*sorted((_number(flat[series.label][key]) or 0.0, *series.each(measure.last))
+                                              for series in members), strict=True))
+        data.append(points(look, x, y, mode="lines+markers", name=look.label or measure.name,
+                           error_y={"type": "data", "array": [spread or 0.0 for spread in spreads],
+                                    "color": look.colour, "thickness": 1, "width": 3},
+                           marker={"color": look.colour, "size": 7},
+                           hovertemplate=hover("y", measure.is_share) + " at %{x}"))
     places = [_number(flat[series.label][key]) or 0.0 for series in scored]
     layout = {"xaxis": axis(key, **_scale(places)), "hovermode": "closest",
-              "yaxis": axis(measure.name, **({"tickformat": ".0%"} if measure.is_share else {}))}
+              "yaxis": axis(measure.name, measure.is_share)}
     return Figure(data, layout, f"{measure.name} over {key}", lines=looks)
 
 
@@ -87,10 +86,8 @@ def _map(scored: list[Series], flat: dict[str, dict[str, str]], keys: list[str],
         cells[under][at] = mean if before is None or mean is None else best(before, mean)
     known = np.array([cell for row in cells for cell in row if cell is not None])
     text = [["" if cell is None else measure.shown(cell) for cell in row] for row in cells]
-    data = [{"type": "heatmap", "z": cells, "x": list(range(len(columns))), "y": list(range(len(rows))),
-             "zmin": known.min(), "zmax": known.max(), "colorscale": HEAT, "xgap": 1, "ygap": 1, "text": text,
-             "texttemplate": "%{text}", "hovertemplate": "%{text}<extra></extra>",
-             "colorbar": {"thickness": 10, "outlinewidth": 0, **({"tickformat": ".0%"} if measure.is_share else {})}}]
-    layout = {name: axis(key, showgrid=False, tickvals=list(range(len(values))), ticktext=[f"{v:g}" for v in values])
+    data = heat_map(cells, {"tickformat": ".0%"} if measure.is_share else {}, zmin=known.min(), zmax=known.max(),
+                    text=text, texttemplate="%{text}", hovertemplate="%{text}<extra></extra>")
+    layout = {name: axis(key, showgrid=False, **ticks([f"{v:g}" for v in values]))
               for name, key, values in (("xaxis", keys[0], columns), ("yaxis", keys[1], rows))}
-    return Figure(data, layout, f"{measure.name} over {keys[0]} and {keys[1]}", height=140 + 40 * min(len(rows), 12))
+    return Figure([data], layout, f"{measure.name} over {keys[0]} and {keys[1]}", height=140 + 40 * min(len(rows), 12))

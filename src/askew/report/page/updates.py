@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from askew.report.page.blocks import Choice, Figure, Section, Text, axis, line
+from askew.report.page.blocks import Choice, Figure, Section, Text, axis, hover, line, points
 from askew.report.page.curves import figure, has, number, over_seeds, whole_rounds
 from askew.report.page.report import Report, Series
 
@@ -52,10 +52,8 @@ def _figure(series: Series, key: str, title: str, is_share: bool) -> Figure | No
     data = []
     for look, name in zip(looks, names, strict=True):
         rounds, values, _ = over_seeds(series, number(name))
-        data.append({"type": "scatter", "mode": "lines" if len(rounds) > 1 else "markers", "x": rounds, "y": values,
-                     "name": look.label, "legendgroup": look.group,
-                     "line": {"color": look.colour, "dash": look.dash, "width": 2}, "marker": {"color": look.colour},
-                     "hovertemplate": ("%{y:.1%}" if is_share else "%{y:.4g}") + ", round %{x}"})
+        data.append(points(look, rounds, values, marker={"color": look.colour},
+                           hovertemplate=hover("y", is_share) + ", round %{x}"))
     layout = {"xaxis": axis("round", **whole_rounds([series])), "hovermode": "closest",
-              "yaxis": axis(title, **({"tickformat": ".0%"} if is_share else {}))}
+              "yaxis": axis(title, is_share)}
     return Figure(data, layout, f"{title} by parts of the model", lines=looks)
