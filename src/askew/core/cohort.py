@@ -151,7 +151,8 @@ class Cohort:
         added = iter(sums["totals"])
         for at, statistic in enumerate(self._statistics):
             gathered = [part["totals"][at] for part in parts]
-            whole._totals[statistic] = next(added) if statistic.adds_up else reduce(statistic.merge, gathered)
+            whole._totals[statistic] = (tree_map(_of_form, next(added), parts[0]["forms"][at]) if statistic.adds_up
+                                        else reduce(statistic.merge, gathered))
         return whole
 
     @property
@@ -227,6 +228,11 @@ def _form(v: Tensor | float) -> Tensor | float:
 
 def _zeros(form: Tensor | float) -> Tensor | float:
     return torch.zeros(form.shape[1:], dtype=form.dtype) if isinstance(form, Tensor) else form
+
+
+def _of_form(total: Tensor | float, form: Tensor | float) -> Tensor | float:
+    """A sum in float64, in the type that it has where one process gathers all."""
+    return total.to(form.dtype) if isinstance(total, Tensor) and isinstance(form, Tensor) else total
 
 
 def squared_lengths(updates: Mapping[str, Tensor]) -> Tensor:
