@@ -1,16 +1,19 @@
 """Pieces may keep the tensors that they are given, move them about, clip them, and ask for their sizes: by hand, and in
 every engine form, with clients of unequal sizes."""
 
+from collections import OrderedDict
+
 import pytest
 import torch
 import torch.nn.functional as F
 from conform.forms import COMPILES, FORMS, rounds
 
 import askew
-from askew import ClientPiece, OnGradient, OnUpdate, Optimiser, piece
+from askew import ClientPiece, OnGradient, OnUpdate, Optimiser, ServerPiece, piece
 from askew.core import registry
 from askew.engine.build import build_task
 from askew.engine.sequential import Sequential
+from askew.pieces.statistic import MeanOf
 
 SIZES = {"numel": lambda v: v.numel(), "shape": lambda v: v.shape.numel(), "size": lambda v: 4 * max(v.size()),
          "len": lambda v: 4 * len(v)}
@@ -115,7 +118,35 @@ def remember_large(limit: int = 40) -> ClientPiece:
                                                      for n, v in kept.items()}))
 
 
+def by_halves() -> OnUpdate:
+    """A state that begins as a whole number and becomes a fraction."""
+    return OnUpdate(lambda u, s, ctx: ({n: v / (1 + s) for n, v in u.items()}, s + 0.5),
+                    begin=lambda kept, ctx: torch.zeros((), dtype=torch.int64, device=ctx.params["fc2.bias"].device))
+
+
+def in_numbers() -> OnUpdate:
+    """Plain numbers in memory, state and message: those of its steps are tensors where many clients are trained."""
+    return OnUpdate(lambda u, s, ctx: ({n: v * s["rate"] / (1 + s["seen"]) for n, v in u.items()},
+                                       {**s, "seen": ctx.step}),
+                    keep=lambda model: 0, begin=lambda kept, ctx: {"seen": 0, "rate": 1 / (1 + 0.1 * kept)},
+                    end=lambda message, s, kept, ctx: ({**message, "steps": ctx.steps, "half": 0.5}, kept + ctx.steps))
+
+
+def by_means() -> OnUpdate:
+    """One number for all of a tensor."""
+    return OnUpdate(lambda u, s, ctx: ({n: 0.1 * v.abs().mean() for n, v in u.items()}, s))
+
+
+def mean_steps() -> ServerPiece:
+    """Reads what `in_numbers` sends."""
+    steps, half = MeanOf("steps"), MeanOf("half")
+    return ServerPiece(lambda u, s, ctx: ({n: v * ctx.cohort[half] * ctx.cohort[steps] / 10 for n, v in u.items()}, s),
+                       needs=[steps, half])
+
+
 CLIENTS = {
+    "a count that becomes a fraction": ["sgd(lr=0.3)", "by_halves()"],
+    "plain numbers": ["sgd(lr=0.3)", "in_numbers()"],
     "the weights in a state": ["sgd(lr=0.5)", "heavy_ball()"], "an anchor in a state": ["anchored()", "sgd(lr=0.5)"],
     "views of the weights": ["sgd(lr=0.5)", "of_views()"], "two gradients before": ["two_before()", "sgd(lr=0.5)"],
     "the gradient before": ["one_late()", "sgd(lr=0.5)"], "in a box": ["boxed_sgd()"],
@@ -134,8 +165,10 @@ def pieces(monkeypatch):
     registry.names("client")
     monkeypatch.setattr(registry, "_PIECES", {kind: dict(found) for kind, found in registry._PIECES.items()})
     for function in (heavy_ball, anchored, of_views, two_before, one_late, three_late, mean_and_first, both_at_once,
-                     by_table, whole_sgd, boxed_sgd, clamped_sgd, shrink_large, remember_large):
+                     by_table, whole_sgd, boxed_sgd, clamped_sgd, shrink_large, remember_large, by_halves, in_numbers,
+                     by_means):
         piece("client")(function)
+    piece("server")(mean_steps)
 
 
 def data(scale: float = 1.0) -> askew.Dataset:
@@ -147,7 +180,8 @@ def data(scale: float = 1.0) -> askew.Dataset:
 
 def task_of(name: str) -> object:
     recipe = askew.Recipe(population="power_law(clients=5, exponent=1.0, min_examples=10)", rounds=2, epochs=2,
-                          batch_size=16, client=CLIENTS[name], model="mlp(hidden=[16])")
+                          batch_size=16, client=CLIENTS[name], model="mlp(hidden=[16])",
+                          server=["mean()", "mean_steps()"] if name == "plain numbers" else "mean()")
     return build_task(recipe, data=data(100.0 if name.startswith("cut") else 1.0))
 
 
@@ -156,6 +190,30 @@ def test_every_form_trains_alike(name):
     expected = rounds(Sequential, task_of(name), 2).view().params
     for form in (form for form in FORMS if form != "compiled"):
         got = rounds(FORMS[form], task_of(name), 2).view().params
+        for tensor, v in expected.items():
+            torch.testing.assert_close(got[tensor], v, rtol=1e-4, atol=1e-5, msg=lambda m, form=form: f"{form}: {m}")
+
+
+@pytest.mark.parametrize(("client", "network"), [
+    # As many clients as inputs and outputs: a number of each client fits the last axis of all weights.
+    ("by_means()", lambda: torch.nn.Linear(5, 5)),
+    # All batches have other sizes, so that a step is taken by one client after the other.
+    ("by_halves()", lambda: torch.nn.Sequential(OrderedDict(norm=torch.nn.BatchNorm1d(5), fc2=torch.nn.Linear(5, 5)))),
+])
+def test_states_and_updates_of_other_forms_than_the_engine_has_room_for(client, network):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        x, y, net = torch.randn(60, 5), torch.arange(60) % 5, network()
+    recipe = askew.Recipe(population="power_law(clients=5, exponent=1.0, min_examples=2)", rounds=2, batch_size=0,
+                          epochs=2, client=["sgd(lr=0.3)", client])
+
+    def trained(make):
+        whole = askew.Dataset.from_tensors((x, y), (x, y))
+        return rounds(make, build_task(recipe, data=whole, model=net), 2).view().params
+
+    expected = trained(Sequential)
+    for form in (form for form in FORMS if form != "compiled"):
+        got = trained(FORMS[form])
         for tensor, v in expected.items():
             torch.testing.assert_close(got[tensor], v, rtol=1e-4, atol=1e-5, msg=lambda m, form=form: f"{form}: {m}")
 

@@ -80,6 +80,9 @@ class Cohort:
         row = weights[None].float()
         for name, like in self._like.items():
             u = updates[name]
+            if u.shape[1:] != like.shape:  # which a sum might take for one of another shape
+                raise AskewError(f"a client's update of {name!r} is {list(u.shape[1:])}, where the model has "
+                                 f"{list(like.shape)}; let `end` of the clients' pieces keep shapes the same")
             if len(clients) == 1 and u.device.type == "cpu":
                 if name not in self._sum:
                     self._sum[name] = torch.zeros_like(like, dtype=torch.float64)

@@ -82,6 +82,17 @@ def zeros_like(params: Mapping[str, Tensor]) -> Params:
     return {name: torch.zeros_like(v) for name, v in params.items()}
 
 
+def with_numbers(tree: Tree, like: Tensor) -> Tree:
+    """The tree with its plain numbers as tensors, where another lies: what one client counts in numbers (`ctx.steps`)
+    is a tensor where many are trained at once.
+
+    Example:
+        >>> with_numbers({"steps": 3, "part": 0.5}, torch.zeros(2))
+        {'steps': tensor(3), 'part': tensor(0.5000)}
+    """
+    return tree_map(lambda v: torch.tensor(v, device=like.device) if isinstance(v, int | float) else v, tree)
+
+
 def form_of(v: Any) -> str:
     """Type and shape in words.
 

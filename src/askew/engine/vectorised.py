@@ -350,7 +350,10 @@ def _put(state: Tree, who: slice | Tensor, new: Tree) -> Tree:
         return new
 
     def put(old: Tensor, rows: Tensor) -> Tensor:
+        if old.shape[1:] != rows.shape[1:]:  # torch might take one number of each client for an axis
+            raise ValueError(f"a state of {list(old.shape[1:])} becomes one of {list(rows.shape[1:])}")
         old = old.contiguous() if 0 in old.stride() else old  # one number for all clients so far
+        old = old.to(torch.promote_types(old.dtype, rows.dtype))  # whole numbers that become fractions
         old[who] = rows
         return old
 
