@@ -266,7 +266,7 @@ class Vectorised:
                 foreach_add_([v[who] for v in all_params.values()], [u[name] for name in all_params])
             else:
                 for name, v in all_params.items():
-                    v[who] += u[name]
+                    v[who] = now[name] + u[name]  # a `forward` may have changed these (an embedding's `max_norm`)
                 for name, v in all_buffers.items():
                     v[who] = buffers[name]
             return _put(state, who, after)
