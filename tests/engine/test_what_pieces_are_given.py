@@ -124,6 +124,17 @@ def by_halves() -> OnUpdate:
                     begin=lambda kept, ctx: torch.zeros((), dtype=torch.int64, device=ctx.params["fc2.bias"].device))
 
 
+def in_place(beta: float = 0.8) -> OnUpdate:
+    """Momentum that is kept, and written over at each step."""
+    def update(u, s, ctx):
+        for n, v in u.items():
+            s[n].mul_(beta).add_(v)
+        return {n: v.clone() for n, v in s.items()}, s
+
+    return OnUpdate(update, keep=lambda model: {n: torch.zeros_like(v) for n, v in model.params.items()},
+                    begin=lambda kept, ctx: kept, end=lambda message, s, kept, ctx: (message, s))
+
+
 def in_numbers() -> OnUpdate:
     """Plain numbers in memory, state and message: those of its steps are tensors where many clients are trained."""
     return OnUpdate(lambda u, s, ctx: ({n: v * s["rate"] / (1 + s["seen"]) for n, v in u.items()},
@@ -146,6 +157,7 @@ def mean_steps() -> ServerPiece:
 
 CLIENTS = {
     "a count that becomes a fraction": ["sgd(lr=0.3)", "by_halves()"],
+    "momentum in place": ["sgd(lr=0.1)", "in_place()"],
     "plain numbers": ["sgd(lr=0.3)", "in_numbers()"],
     "the weights in a state": ["sgd(lr=0.5)", "heavy_ball()"], "an anchor in a state": ["anchored()", "sgd(lr=0.5)"],
     "views of the weights": ["sgd(lr=0.5)", "of_views()"], "two gradients before": ["two_before()", "sgd(lr=0.5)"],
@@ -166,7 +178,7 @@ def pieces(monkeypatch):
     monkeypatch.setattr(registry, "_PIECES", {kind: dict(found) for kind, found in registry._PIECES.items()})
     for function in (heavy_ball, anchored, of_views, two_before, one_late, three_late, mean_and_first, both_at_once,
                      by_table, whole_sgd, boxed_sgd, clamped_sgd, shrink_large, remember_large, by_halves, in_numbers,
-                     by_means):
+                     by_means, in_place):
         piece("client")(function)
     piece("server")(mean_steps)
 

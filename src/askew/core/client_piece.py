@@ -217,7 +217,7 @@ class ClientChain:
         self.ends = any(p.end is not _same_message for p in self.pieces)
 
     def keep(self, model: ModelState) -> Tree:
-        kept = tuple(with_numbers(p.keep(model), next(iter(model.params.values()))) for p in self.pieces)
+        kept = tuple(with_numbers(p.keep(model), lambda: model.params) for p in self.pieces)
         for p, memory in zip(self.pieces, kept, strict=True):
             if odd := [leaf for leaf in tree_leaves(memory) if not isinstance(leaf, Tensor)]:
                 raise AskewError(f"client: {p.name} keeps {shown(odd[0])}; what a client remembers must be tensors, in "
@@ -230,8 +230,8 @@ class ClientChain:
         return model
 
     def begin(self, kept: Tree, ctx: ClientContext) -> Tree:
-        like = next(iter(ctx.params.values()))
-        return tuple(with_numbers(p.begin(memory, ctx), like) for p, memory in zip(self.pieces, kept, strict=True))
+        return tuple(with_numbers(p.begin(memory, ctx), lambda: ctx.params)
+                     for p, memory in zip(self.pieces, kept, strict=True))
 
     def update(self, u: Params, state: Tree, ctx: ClientContext) -> tuple[Params, Tree]:
         states = []
@@ -241,10 +241,10 @@ class ClientChain:
         return u, tuple(states)
 
     def end(self, message: Message, state: Tree, kept: Tree, ctx: ClientContext) -> tuple[Message, Tree]:
-        memories, like = [], next(iter(message["update"].values()))
+        memories, update = [], message["update"]
         for p, piece_state, memory in zip(self.pieces, state, kept, strict=True):
             given = message
-            message, memory = with_numbers(p.end(message, piece_state, memory, ctx), like)
+            message, memory = with_numbers(p.end(message, piece_state, memory, ctx), lambda: update)
             _check_message(p, message, given)
             memories.append(memory)
         return message, tuple(memories)

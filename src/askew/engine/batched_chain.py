@@ -119,7 +119,7 @@ class BatchedChain:
             # One number for a whole tensor is each coordinate's, as where one client's weights are added to: never one
             # of each client for the last axis of all.
             whole = {name: u[name] if u[name].shape == v.shape else u[name].expand_as(v) for name, v in params.items()}
-            return whole, with_numbers(state, key)
+            return whole, with_numbers(state, lambda: params)
 
         return self._vmapped(one, clients, start, facts)(u, state, params, keys, self._values(clients))
 

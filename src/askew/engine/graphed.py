@@ -253,7 +253,8 @@ class GraphedSteps:
         def apply(params: Params, low: Params, gradients: Params, state: Tree, start: Params, round: Tensor,
                   keys: Tensor, number: Tensor, counts: Tensor) -> None:
             wide = {name: v.to(params[name].dtype) for name, v in gradients.items()}  # of copies in bf16, too
-            u, new = chain.update(wide, state, params, start, round, keys, number[0], facts)
+            given = tree_map(torch.clone, state) if uneven and chain.traits.writes else state
+            u, new = chain.update(wide, given, params, start, round, keys, number[0], facts)
             if uneven:  # a client that has finished stands still, whatever its last batch would make of it
                 going = counts > 0
                 u = {name: torch.where(going.view(-1, *[1] * (v.ndim - 1)), v, 0.0) for name, v in u.items()}

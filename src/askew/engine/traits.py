@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 
 from askew.core import rng
 from askew.core.client_piece import ClientChain, ClientContext, Message
-from askew.core.compat import TorchDispatchMode, tree_leaves, tree_map
+from askew.core.compat import TorchDispatchMode, times_written, tree_leaves, tree_map
 from askew.core.tensors import ModelState, Params, Tree, place_of
 
 # Operations that make or copy tensors, whatever their shape.
@@ -38,6 +38,7 @@ class Traits:
         at_steps: what `update` reads of the context.
         aliases: after a step, a part of its state may share memory with another part, with what it was in another
             place before, or with what the step was given: an engine that writes states in place has to copy it first.
+        writes: a step changes its state in place: an engine that lets a client stand still there has to give it a copy.
         looks_up: it looks for the round or the step in a table (`{0: 0.1}.get(ctx.step)`), where no tensor is found.
     """
 
@@ -46,12 +47,14 @@ class Traits:
     draws: bool
     at_steps: frozenset[str] = frozenset()
     aliases: bool = False
+    writes: bool = False
     looks_up: bool = False
 
 
 # Of a chain that cannot be tried on small tensors, or that branches on the round: the most careful answer.
 _EVERYTHING = frozenset({"params", "start", "round", "step", "steps", "client", "examples", "shared", "key"})
-_CAREFUL = Traits(False, _EVERYTHING, True, _EVERYTHING, True)  # what looks at numbers raises where they are tensors
+# Not that it looks things up: what looks at numbers raises where they are tensors.
+_CAREFUL = Traits(False, _EVERYTHING, True, _EVERYTHING, True, True)
 
 
 def traits_of(chain: ClientChain, params: Mapping[str, Tensor], shared: Mapping[str, Tree] | None = None) -> Traits:
@@ -84,9 +87,11 @@ def _tried(chain: ClientChain, small: Params, shared: Mapping[str, Tree]) -> Tra
     like_params = all(v.shape in shapes for v in tree_leaves(first)) and all(v.ndim for v in small.values())
     at_begin = set(reads)
     reads.clear()
+    untouched = [times_written(v) for v in tree_leaves(first)]
     with torch.no_grad(), _Watch() as during:
         _, state = chain.update(dict(small), first, context())
     at_steps = frozenset(reads)
+    writes = untouched != [times_written(v) for v in tree_leaves(first)]
     message: Message = {"update": dict(small), "buffers": {}}
     with torch.no_grad(), _Watch() as after:
         chain.end(message, state, kept, context())
@@ -100,7 +105,7 @@ def _tried(chain: ClientChain, small: Params, shared: Mapping[str, Tree]) -> Tra
     return Traits(elementwise, _EVERYTHING if reads_all else frozenset(at_begin | at_steps | reads),
                   "key" in at_steps, at_steps,
                   before.measures or during.measures or _aliases((params, start, shared), first, state),
-                  bool(looked_up))
+                  writes or during.measures, bool(looked_up))
 
 
 def _aliases(given: Tree, before: Tree, after: Tree) -> bool:
