@@ -86,6 +86,19 @@ def by_table(what: str = "step") -> OnUpdate:
                                         for n, v in u.items()}, s))
 
 
+def by_table_at_end(what: str = "client") -> ClientPiece:
+    """A table of numbers for clients, their steps or their examples."""
+    table = {count: 1 / (1 + count) for count in range(100)}
+    return ClientPiece(end=lambda message, s, kept, ctx: (
+        {**message, "update": {n: table.get(getattr(ctx, what), 5.0) * v for n, v in message["update"].items()}}, kept))
+
+
+def by_words() -> OnUpdate:
+    """A table whose keys are words, such as one that was read from a file, and a look at the step besides."""
+    return OnUpdate(lambda u, s, ctx: ({n: ({"0": 0.1, "1": 0.3}.get(str(ctx.client), 1.0) if ctx.step else 0.5) * v
+                                        for n, v in u.items()}, s))
+
+
 def whole_sgd(by: str = "int", lr: float = 0.001) -> Optimiser:
     """What is beyond a multiple of 8 of a gradient; small ones are all of that."""
     whole = {"int": lambda v: (v / 8).int(), "div": lambda v: torch.div(v, 8, rounding_mode="trunc")}[by]
@@ -166,6 +179,9 @@ CLIENTS = {
     "one tensor from a step on": ["sgd(lr=0.1)", "mean_and_first()"],
     "one tensor in two places": ["sgd(lr=0.1)", "both_at_once()"],
     "a table of steps": ["sgd(lr=0.1)", "by_table()"], "a table of rounds": ["sgd(lr=0.1)", "by_table(what='round')"],
+    "a table of clients": ["sgd(lr=0.1)", "by_table(what='client')"], "a table of words": ["sgd(lr=0.1)", "by_words()"],
+    **{f"a table of {what} at the end": ["sgd(lr=0.1)", f"by_table_at_end(what='{what}')"]
+       for what in ("client", "step", "steps", "examples")},
     "cut gradients to whole numbers": ["whole_sgd()"], "cut gradients by division": ["whole_sgd(by='div')"],
     "large tensors stay": ["sgd(lr=0.1)", "remember_large()"],
     **{f"large by {by}": [f"shrink_large(by='{by}')", "sgd(lr=0.1)"] for by in SIZES},
@@ -178,7 +194,7 @@ def pieces(monkeypatch):
     monkeypatch.setattr(registry, "_PIECES", {kind: dict(found) for kind, found in registry._PIECES.items()})
     for function in (heavy_ball, anchored, of_views, two_before, one_late, three_late, mean_and_first, both_at_once,
                      by_table, whole_sgd, boxed_sgd, clamped_sgd, shrink_large, remember_large, by_halves, in_numbers,
-                     by_means, in_place):
+                     by_means, in_place, by_table_at_end, by_words):
         piece("client")(function)
     piece("server")(mean_steps)
 

@@ -210,7 +210,11 @@ class Vectorised:
         batch_sizes = work.batch_sizes(self.task.recipe.batch_size)
         even = len(set(steps)) == 1 and all((row == row.max()).all() for row in batch_sizes.T)
         # Graphs have fixed shapes: unequal clients have padding there, which some networks must not see.
-        if self._steps is not None and work.chain.traits.looks_up:
+        looked_up = work.chain.traits.looks_up
+        if looked_up - {"round", "step"}:
+            raise ValueError(f"a piece looks for the {min(looked_up - {'round', 'step'})} in a table, which are "
+                             "many clients' at once")
+        if self._steps is not None and looked_up:
             self._do_without("a piece looks for the round or the step in a table")
         if self._steps is not None and (even or self._stacked):
             return self._steps.run(work, batch_sizes)
