@@ -93,6 +93,15 @@ def by_table_at_end(what: str = "client") -> ClientPiece:
         {**message, "update": {n: table.get(getattr(ctx, what), 5.0) * v for n, v in message["update"].items()}}, kept))
 
 
+def by_table_and_size() -> OnUpdate:
+    """A table of clients behind something that only tensors of their true sizes can do."""
+    def update(u, s, ctx):
+        rows = u["fc1.weight"].view(16, -1).mean(1)
+        return {**u, "fc1.bias": rows * {0: 0.1, 1: 0.3}.get(ctx.client, 1.0)}, s
+
+    return OnUpdate(update)
+
+
 def by_words() -> OnUpdate:
     """A table whose keys are words, such as one that was read from a file, and a look at the step besides."""
     return OnUpdate(lambda u, s, ctx: ({n: ({"0": 0.1, "1": 0.3}.get(str(ctx.client), 1.0) if ctx.step else 0.5) * v
@@ -180,6 +189,7 @@ CLIENTS = {
     "one tensor in two places": ["sgd(lr=0.1)", "both_at_once()"],
     "a table of steps": ["sgd(lr=0.1)", "by_table()"], "a table of rounds": ["sgd(lr=0.1)", "by_table(what='round')"],
     "a table of clients": ["sgd(lr=0.1)", "by_table(what='client')"], "a table of words": ["sgd(lr=0.1)", "by_words()"],
+    "a table of clients, true sizes": ["sgd(lr=0.1)", "by_table_and_size()"],
     **{f"a table of {what} at the end": ["sgd(lr=0.1)", f"by_table_at_end(what='{what}')"]
        for what in ("client", "step", "steps", "examples")},
     "cut gradients to whole numbers": ["whole_sgd()"], "cut gradients by division": ["whole_sgd(by='div')"],
@@ -194,7 +204,8 @@ def pieces(monkeypatch):
     monkeypatch.setattr(registry, "_PIECES", {kind: dict(found) for kind, found in registry._PIECES.items()})
     for function in (heavy_ball, anchored, of_views, two_before, one_late, three_late, mean_and_first, both_at_once,
                      by_table, whole_sgd, boxed_sgd, clamped_sgd, shrink_large, remember_large, by_halves, in_numbers,
-                     by_means, in_place, by_table_at_end, by_words):
+                     by_means, in_place, by_table_at_end,
+                     by_table_and_size, by_words):
         piece("client")(function)
     piece("server")(mean_steps)
 

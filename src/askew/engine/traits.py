@@ -6,6 +6,7 @@ with a client axis in front need no `vmap`), and what of the context it reads, s
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -63,11 +64,17 @@ def traits_of(chain: ClientChain, params: Mapping[str, Tensor], shared: Mapping[
         shared: what the server sends beside the model, by name; of it only names and the numbers of axes count.
     """
     looked_up: set[str] = set()
+
+    def tried(sized: Callable[[Tensor], Tensor]) -> Traits:
+        small, sent = tree_map(sized, (dict(params), dict(shared or {})))
+        return _tried(chain, small, sent, looked_up)
+
     try:
-        traits = _tried(chain, {name: _small(v) for name, v in params.items()}, tree_map(_small, dict(shared or {})),
-                        looked_up)
+        traits = tried(_small)
     except Exception:  # it may want tensors of their true sizes; what is wrong with it shows when it trains
         traits = _CAREFUL
+        with contextlib.suppress(Exception):  # what it looks up does not
+            tried(lambda v: torch.ones(v.shape, dtype=v.dtype))
     return replace(traits, looks_up=frozenset(looked_up))
 
 
