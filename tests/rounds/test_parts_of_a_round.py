@@ -8,6 +8,12 @@ import torch
 import askew
 from askew import Adversity, Aggregator, Statistic, piece
 from askew.core import registry
+from askew.engine.build import build_task
+from askew.engine.peers import Peers
+from askew.engine.sequential import Sequential
+from askew.pieces.statistic import Everything, MeanLoss, MeanOf, MeanPerStep, SignSum
+from askew.rounds.shared import share
+from askew.rounds.simulation import Simulation
 from askew.testing import check_piece
 
 UNEQUAL = askew.Recipe(population="power_law(clients=8, exponent=1.0, min_examples=10)", rounds=3, fraction=0.6)
@@ -92,3 +98,25 @@ def test_a_statistic_may_keep_what_it_is_given():
 
     check_piece(mean_of_rows(), compiled=False)
     check_piece(longest(), compiled=False)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_statistics_of_several_processes_have_the_type_of_one(dtype):
+    """Sums of several processes are taken in float64. A piece that multiplies by one would find its update of another
+    type than the model."""
+    needs = [Everything(), MeanLoss(), MeanOf("update"), MeanPerStep(), SignSum()]
+
+    @piece("server")
+    def in_need() -> askew.ServerPiece:
+        return askew.ServerPiece(lambda u, s, ctx: (u, s), needs=needs)
+
+    network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10, dtype=dtype))
+    task = build_task(UNEQUAL.replace(server=["mean()", "in_need()"]), model=network)
+    simulation = Simulation(task, Sequential(task))
+    gathering = simulation.begin()
+    for _, chunk in simulation.engine.train([gathering.lane]):
+        gathering.add(chunk)
+    alone = gathering.cohorts[0]
+    share(gathering, Peers(0, 1))
+    for statistic in needs:
+        torch.testing.assert_close(gathering.cohorts[0][statistic], alone[statistic], rtol=0, atol=0)

@@ -23,7 +23,7 @@ from torch import Tensor
 from askew.core.compat import tree_leaves
 from askew.core.errors import AskewError, shown
 from askew.core.piece import Piece
-from askew.core.tensors import ModelState, Params, Tree
+from askew.core.tensors import ModelState, Params, Tree, with_numbers
 
 if TYPE_CHECKING:
     from askew.core.server_piece import ServerPiece
@@ -188,12 +188,13 @@ def check_once(where: str, pieces: Sequence[ClientPiece | ServerPiece]) -> None:
                          "two methods out)")
 
 
-def _check_message(p: ClientPiece, message: Message, names: Sequence[str]) -> None:
-    """Refuse a message that a piece has spoilt; `names` are those of the model's tensors."""
-    if list(message.get("update", ())) != names:
-        sent = ", ".join(message.get("update", ())) or "nothing"
-        raise AskewError(f"client: {p.name}'s `end` sends an update of {sent}; it must have all of the model's "
-                         f"tensors, in their order: {', '.join(names)}")
+def _check_message(p: ClientPiece, message: Message, given: Message) -> None:
+    """Refuse a message that a piece has spoilt."""
+    for part, what in (("update", "an update"), ("buffers", "buffers")):
+        tensors, sent = given.get(part, {}), message.get(part, {})
+        if (part in given and part not in message) or list(sent) != list(tensors):
+            raise AskewError(f"client: {p.name}'s `end` sends {what} of {', '.join(sent) or 'nothing'}; it must have "
+                             f"all of the model's tensors, in their order: {', '.join(tensors) or 'an empty dict'}")
     for name, tree in message.items():
         if odd := [leaf for leaf in tree_leaves(tree) if not isinstance(leaf, Tensor)]:
             raise AskewError(f"client: {p.name}'s `end` puts {shown(odd[0])} into the message as {name!r}; messages "
@@ -216,7 +217,7 @@ class ClientChain:
         self.ends = any(p.end is not _same_message for p in self.pieces)
 
     def keep(self, model: ModelState) -> Tree:
-        kept = tuple(p.keep(model) for p in self.pieces)
+        kept = tuple(with_numbers(p.keep(model), lambda: model.params) for p in self.pieces)
         for p, memory in zip(self.pieces, kept, strict=True):
             if odd := [leaf for leaf in tree_leaves(memory) if not isinstance(leaf, Tensor)]:
                 raise AskewError(f"client: {p.name} keeps {shown(odd[0])}; what a client remembers must be tensors, in "
@@ -229,7 +230,8 @@ class ClientChain:
         return model
 
     def begin(self, kept: Tree, ctx: ClientContext) -> Tree:
-        return tuple(p.begin(memory, ctx) for p, memory in zip(self.pieces, kept, strict=True))
+        return tuple(with_numbers(p.begin(memory, ctx), lambda: ctx.params)
+                     for p, memory in zip(self.pieces, kept, strict=True))
 
     def update(self, u: Params, state: Tree, ctx: ClientContext) -> tuple[Params, Tree]:
         states = []
@@ -239,10 +241,11 @@ class ClientChain:
         return u, tuple(states)
 
     def end(self, message: Message, state: Tree, kept: Tree, ctx: ClientContext) -> tuple[Message, Tree]:
-        memories, names = [], list(message["update"])
+        memories, update = [], message["update"]
         for p, piece_state, memory in zip(self.pieces, state, kept, strict=True):
-            message, memory = p.end(message, piece_state, memory, ctx)
-            _check_message(p, message, names)
+            given = message
+            message, memory = with_numbers(p.end(message, piece_state, memory, ctx), lambda: update)
+            _check_message(p, message, given)
             memories.append(memory)
         return message, tuple(memories)
 

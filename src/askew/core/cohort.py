@@ -80,6 +80,9 @@ class Cohort:
         row = weights[None].float()
         for name, like in self._like.items():
             u = updates[name]
+            if u.shape[1:] != like.shape:  # which a sum might take for one of another shape
+                raise AskewError(f"a client's update of {name!r} is {list(u.shape[1:])}, where the model has "
+                                 f"{list(like.shape)}; let `end` of the clients' pieces keep shapes the same")
             if len(clients) == 1 and u.device.type == "cpu":
                 if name not in self._sum:
                     self._sum[name] = torch.zeros_like(like, dtype=torch.float64)
@@ -151,7 +154,8 @@ class Cohort:
         added = iter(sums["totals"])
         for at, statistic in enumerate(self._statistics):
             gathered = [part["totals"][at] for part in parts]
-            whole._totals[statistic] = next(added) if statistic.adds_up else reduce(statistic.merge, gathered)
+            whole._totals[statistic] = (tree_map(_of_form, next(added), parts[0]["forms"][at]) if statistic.adds_up
+                                        else reduce(statistic.merge, gathered))
         return whole
 
     @property
@@ -227,6 +231,11 @@ def _form(v: Tensor | float) -> Tensor | float:
 
 def _zeros(form: Tensor | float) -> Tensor | float:
     return torch.zeros(form.shape[1:], dtype=form.dtype) if isinstance(form, Tensor) else form
+
+
+def _of_form(total: Tensor | float, form: Tensor | float) -> Tensor | float:
+    """A sum in float64, in the type that it has where one process gathers all."""
+    return total.to(form.dtype) if isinstance(total, Tensor) and isinstance(form, Tensor) else total
 
 
 def squared_lengths(updates: Mapping[str, Tensor]) -> Tensor:

@@ -74,6 +74,11 @@ def mark_dynamic(v: Tensor, axis: int) -> None:
     torch._dynamo.mark_dynamic(v, axis)
 
 
+def times_written(v: Tensor) -> int:
+    """How often a tensor has been changed in place."""
+    return v._version
+
+
 def padding_of(layer: nn.Conv1d | nn.Conv2d) -> list[int]:
     """Pixels before and after, the last axis first, as `F.pad` takes them; `padding` may be a word."""
     return list(layer._reversed_padding_repeated_twice)

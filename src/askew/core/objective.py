@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
+import torch
 from torch import Tensor
 
 from askew.core import registry
@@ -119,7 +120,19 @@ class Objective:
         if losses.shape != (len(target),):
             raise AskewError(f"objective: {self.name} gives losses of shape {tuple(losses.shape)} for {len(target)} "
                              "examples; there must be one number per example")
+        self._check_alone(output, target, losses)
         self._check_measures(output, target)
+
+    def _check_alone(self, output: Tensor, target: Tensor, losses: Tensor) -> None:
+        """Refuse what one client alone, which takes `mean` of its batch, would minimise otherwise than many at once."""
+        for i in range(len(target)):
+            twice = [i] * len(target)
+            if not _near(self.losses(output[twice], target[twice])[i], losses[i]):
+                raise AskewError(f"objective: {self.name}'s losses of an example change with the others of its batch; "
+                                 "let each example's loss depend on that example alone")
+        if self.mean is not None and not _near(mean := self.mean(output, target), losses.mean()):
+            raise AskewError(f"objective: {self.name}'s `mean` of {len(target)} examples is {float(mean):g}, and the "
+                             f"mean of their `losses` {float(losses.mean()):g}; make them one, or leave `mean` out")
 
     def _check_measures(self, output: Tensor, target: Tensor) -> None:
         try:
@@ -137,6 +150,12 @@ class Objective:
         if self.headline not in ("loss", *measures):
             raise AskewError(f"objective: {self.name} is judged by {self.headline!r}, which is no measure of it; "
                              f"{suggest(self.headline, ('loss', *measures))}")
+
+
+def _near(one: Tensor, other: Tensor) -> bool:
+    """But for rounding, and for numbers that are none."""
+    rounding = max(1e-3, 4 * torch.finfo(other.dtype).eps)
+    return torch.allclose(one.double(), other.double(), rtol=rounding, atol=1e-6, equal_nan=True)
 
 
 def objective_of(recipe: Recipe) -> Objective:

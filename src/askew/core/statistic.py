@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 from askew.core.errors import AskewError
@@ -86,3 +87,15 @@ class Statistic:
     def value(self, total: Any) -> Any:
         """What pieces read."""
         raise NotImplementedError
+
+
+def type_of_mean(v: Tensor) -> Tensor:
+    """No numbers, of the type in which a mean of `v` is read: its own, and no less than float32.
+
+    A total keeps it beside sums in float64. It merges, adds up and travels as they do.
+
+    Example:
+        >>> [type_of_mean(torch.ones(2, dtype=kind)).dtype for kind in (torch.float64, torch.float16, torch.int64)]
+        [torch.float64, torch.float32, torch.float32]
+    """
+    return v.new_empty(0, dtype=torch.promote_types(v.dtype, torch.float32))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,6 +80,24 @@ def _touches(tree: Tree, taken: Set[int]) -> bool:
 def zeros_like(params: Mapping[str, Tensor]) -> Params:
     """A model of zeros."""
     return {name: torch.zeros_like(v) for name, v in params.items()}
+
+
+def with_numbers(tree: Tree, beside: Callable[[], Mapping[str, Tensor]]) -> Tree:
+    """The tree with its plain numbers as tensors: what one client counts in numbers (`ctx.steps`) is a tensor where
+    many are trained at once.
+
+    Args:
+        beside: gives tensors on the device where they are to lie; asked only where there are numbers, since engines
+            watch what is read.
+
+    Example:
+        >>> with_numbers({"steps": 3, "part": 0.5}, lambda: {"w": torch.zeros(2)})
+        {'steps': tensor(3), 'part': tensor(0.5000)}
+    """
+    def tensor(v: Any) -> Any:
+        return torch.tensor(v, device=next(iter(beside().values())).device) if isinstance(v, int | float) else v
+
+    return tree_map(tensor, tree)
 
 
 def form_of(v: Any) -> str:

@@ -14,7 +14,7 @@ from askew.core import registry
 from askew.core.client_piece import ClientChain, ClientContext, Message
 from askew.core.compat import tree_leaves, tree_map
 from askew.core.registry import Spec
-from askew.core.tensors import ModelState, Params, Tree
+from askew.core.tensors import ModelState, Params, Tree, with_numbers
 from askew.engine.traits import Traits, traits_of
 
 # What elementwise chains do not read: with None one that did would fail, not compute with a wrong number.
@@ -114,8 +114,12 @@ class BatchedChain:
         clients = len(keys)
 
         def one(u: Params, state: Tree, params: Params, key: Tensor, values: Any, ctx: _Given) -> tuple[Params, Tree]:
-            return self._built(values).update(u, state,
-                                              ctx.context(params, round, step, key if self.traits.draws else None))
+            u, state = self._built(values).update(
+                u, state, ctx.context(params, round, step, key if self.traits.draws else None))
+            # One number for a whole tensor is each coordinate's, as where one client's weights are added to: never one
+            # of each client for the last axis of all.
+            whole = {name: u[name] if u[name].shape == v.shape else u[name].expand_as(v) for name, v in params.items()}
+            return whole, with_numbers(state, lambda: params)
 
         return self._vmapped(one, clients, start, facts)(u, state, params, keys, self._values(clients))
 

@@ -24,7 +24,7 @@ from askew.core import rng
 from askew.core.cohort import squared_lengths
 from askew.core.compat import compiler_settings, mark_dynamic, tree_leaves, tree_map
 from askew.core.errors import first_line
-from askew.core.tensors import Params, Tree
+from askew.core.tensors import Params, Tree, form_of
 from askew.engine.batched import Network, local_losses
 from askew.engine.batched_chain import BatchedChain, Facts
 from askew.engine.local import AUGMENT, LAYERS, STEP
@@ -252,8 +252,9 @@ class GraphedSteps:
 
         def apply(params: Params, low: Params, gradients: Params, state: Tree, start: Params, round: Tensor,
                   keys: Tensor, number: Tensor, counts: Tensor) -> None:
-            wide = {name: v.to(torch.promote_types(v.dtype, torch.float32)) for name, v in gradients.items()}
-            u, new = chain.update(wide, state, params, start, round, keys, number[0], facts)
+            wide = {name: v.to(params[name].dtype) for name, v in gradients.items()}  # of copies in bf16, too
+            given = tree_map(torch.clone, state) if uneven and chain.traits.writes else state
+            u, new = chain.update(wide, given, params, start, round, keys, number[0], facts)
             if uneven:  # a client that has finished stands still, whatever its last batch would make of it
                 going = counts > 0
                 u = {name: torch.where(going.view(-1, *[1] * (v.ndim - 1)), v, 0.0) for name, v in u.items()}
@@ -264,7 +265,7 @@ class GraphedSteps:
                 v += u[name]
             for name, v in low.items():
                 v.copy_(params[name])
-            tree_map(lambda old, v: old.copy_(v), state, new)
+            tree_map(_overwrite, state, new)
 
         return self._compile(apply) if chain.traits.elementwise else apply
 
@@ -341,6 +342,13 @@ def _no_garbage_collection() -> Iterator[None]:
 def _at(steps: Tensor, number: Tensor) -> Tensor:
     """[K, T, ...] -> [K, ...]: of all steps, the one whose number [1] lies on the device."""
     return steps.index_select(1, number)[:, 0]
+
+
+def _overwrite(old: Tensor, new: Tensor) -> None:
+    """State in its fixed place, which holds one type and shape."""
+    if old.dtype != new.dtype or old.shape != new.shape:
+        raise ValueError(f"a state of {form_of(old)} becomes one of {form_of(new)}")
+    old.copy_(new)
 
 
 def _fill(copies: list[Params], start: Params) -> None:

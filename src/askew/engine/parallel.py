@@ -103,5 +103,5 @@ def _draws_by_itself(task: Task) -> bool:
         for seed in (0, 1):
             set_keys(dropouts(task.module), torch.tensor(0))
             torch.default_generator.manual_seed(seed)  # threads are of a CPU alone
-            scores.append(call(task.module, {n: b.clone() for n, b in buffers.items()}, (x,)))
+            scores.append(call(task.module, {n: b.clone() for n, b in buffers.items()}, (x.clone(),)))
     return not torch.equal(scores[0], scores[1])

@@ -6,8 +6,9 @@ with a client axis in front need no `vmap`), and what of the context it reads, s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 from askew.core import rng
 from askew.core.client_piece import ClientChain, ClientContext, Message
-from askew.core.compat import TorchDispatchMode, tree_leaves, tree_map
+from askew.core.compat import TorchDispatchMode, times_written, tree_leaves, tree_map
 from askew.core.tensors import ModelState, Params, Tree, place_of
 
 # Operations that make or copy tensors, whatever their shape.
@@ -38,7 +39,8 @@ class Traits:
         at_steps: what `update` reads of the context.
         aliases: after a step, a part of its state may share memory with another part, with what it was in another
             place before, or with what the step was given: an engine that writes states in place has to copy it first.
-        looks_up: it looks for the round or the step in a table (`{0: 0.1}.get(ctx.step)`), where no tensor is found.
+        writes: a step changes its state in place: an engine that lets a client stand still there has to give it a copy.
+        looks_up: what it looks for in a table (`{0: 0.1}.get(ctx.step)`), where no tensor is found.
     """
 
     elementwise: bool
@@ -46,12 +48,13 @@ class Traits:
     draws: bool
     at_steps: frozenset[str] = frozenset()
     aliases: bool = False
-    looks_up: bool = False
+    writes: bool = False
+    looks_up: frozenset[str] = frozenset()
 
 
 # Of a chain that cannot be tried on small tensors, or that branches on the round: the most careful answer.
 _EVERYTHING = frozenset({"params", "start", "round", "step", "steps", "client", "examples", "shared", "key"})
-_CAREFUL = Traits(False, _EVERYTHING, True, _EVERYTHING, True)  # what looks at numbers raises where they are tensors
+_CAREFUL = Traits(False, _EVERYTHING, True, _EVERYTHING, True, True)
 
 
 def traits_of(chain: ClientChain, params: Mapping[str, Tensor], shared: Mapping[str, Tree] | None = None) -> Traits:
@@ -60,21 +63,32 @@ def traits_of(chain: ClientChain, params: Mapping[str, Tensor], shared: Mapping[
     Args:
         shared: what the server sends beside the model, by name; of it only names and the numbers of axes count.
     """
+    looked_up: set[str] = set()
+
+    def tried(sized: Callable[[Tensor], Tensor]) -> Traits:
+        small, sent = tree_map(sized, (dict(params), dict(shared or {})))
+        return _tried(chain, small, sent, looked_up)
+
     try:
-        return _tried(chain, {name: _small(v) for name, v in params.items()}, tree_map(_small, dict(shared or {})))
+        traits = tried(_small)
     except Exception:  # it may want tensors of their true sizes; what is wrong with it shows when it trains
-        return _CAREFUL
+        traits = _CAREFUL
+        with contextlib.suppress(Exception):  # what it looks up does not
+            tried(lambda v: torch.ones(v.shape, dtype=v.dtype))
+    return replace(traits, looks_up=frozenset(looked_up))
 
 
-def _tried(chain: ClientChain, small: Params, shared: Mapping[str, Tree]) -> Traits:
+def _tried(chain: ClientChain, small: Params, shared: Mapping[str, Tree], looked_up: set[str]) -> Traits:
     reads: set[str] = set()
     params, start = (tree_map(torch.clone, small) for _ in range(2))  # each in memory of its own, which shows
-    looked_up: list[Tensor] = []
-    number = _number(looked_up)
+    # Tensors: a piece that branches on their values looks at them, which shows.
+    number = _numbers(looked_up)
+    round, first_step, steps, *who = (number(name, value) for name, value in {
+        "round": 0, "step": 0, "steps": 2, "client": 0, "examples": 3}.items())
 
-    def context() -> ClientContext:
-        # Tensors as round and step: a piece that branches on their values looks at them, which shows.
-        return _Watched(dict(params), dict(start), number, number, 2, 0, 3, shared, lambda: rng.key(0, "traits"), reads)
+    def context(step: Tensor = first_step) -> ClientContext:
+        return _Watched(dict(params), dict(start), round, step, steps, *who, shared, lambda: rng.key(0, "traits"),
+                        reads)
 
     with torch.no_grad(), _Watch() as before:
         kept = chain.keep(ModelState(small))
@@ -84,12 +98,16 @@ def _tried(chain: ClientChain, small: Params, shared: Mapping[str, Tree]) -> Tra
     like_params = all(v.shape in shapes for v in tree_leaves(first)) and all(v.ndim for v in small.values())
     at_begin = set(reads)
     reads.clear()
+    untouched = [times_written(v) for v in tree_leaves(first)]
     with torch.no_grad(), _Watch() as during:
         _, state = chain.update(dict(small), first, context())
+    writes = untouched != [times_written(v) for v in tree_leaves(first)]
+    with torch.no_grad():  # what the first step alone would not show
+        chain.update(dict(small), tree_map(torch.clone, state), context(step=number("step", 1)))
     at_steps = frozenset(reads)
     message: Message = {"update": dict(small), "buffers": {}}
     with torch.no_grad(), _Watch() as after:
-        chain.end(message, state, kept, context())
+        chain.end(message, state, kept, context(step=steps))
     if before.looks or during.looks or after.looks:
         return _CAREFUL
     elementwise = (like_params and during.pointwise and not during.measures and not at_steps & _OF_ONE_CLIENT
@@ -100,7 +118,7 @@ def _tried(chain: ClientChain, small: Params, shared: Mapping[str, Tree]) -> Tra
     return Traits(elementwise, _EVERYTHING if reads_all else frozenset(at_begin | at_steps | reads),
                   "key" in at_steps, at_steps,
                   before.measures or during.measures or _aliases((params, start, shared), first, state),
-                  bool(looked_up))
+                  writes or during.measures)
 
 
 def _aliases(given: Tree, before: Tree, after: Tree) -> bool:
@@ -110,15 +128,34 @@ def _aliases(given: Tree, before: Tree, after: Tree) -> bool:
                for at, where in enumerate(new) if where)
 
 
-def _number(looked_up: list[Tensor]) -> Tensor:
-    """A 0 as round and step, which takes down itself, and what is made of it, when a table is asked for it."""
+def _numbers(looked_up: set[str]) -> Callable[[str, int], Tensor]:
+    """(name, value) -> a number of the context that takes down its name when a table is asked for it, or for what is
+    made of it, and when either is put in words."""
 
     class Number(Tensor):
+        names: frozenset[str] = frozenset()
+
+        @classmethod
+        def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            made = super().__torch_function__(function, types, args, kwargs or {})
+            if isinstance(made, Number):
+                made.names = made.names.union(*(v.names for v in tree_leaves((args, kwargs)) if isinstance(v, Number)))
+            return made
+
         def __hash__(self) -> int:
-            looked_up.append(self)
+            looked_up.update(self.names)
             return super().__hash__()
 
-    return torch.tensor(0).as_subclass(Number)
+        def __str__(self) -> str:
+            looked_up.update(self.names)
+            return super().__str__()
+
+    def number(name: str, value: int) -> Tensor:
+        made = torch.tensor(value).as_subclass(Number)
+        made.names = frozenset({name})
+        return made
+
+    return number
 
 
 def _broadcasts(chain: ClientChain, small: Params) -> bool:

@@ -210,7 +210,11 @@ class Vectorised:
         batch_sizes = work.batch_sizes(self.task.recipe.batch_size)
         even = len(set(steps)) == 1 and all((row == row.max()).all() for row in batch_sizes.T)
         # Graphs have fixed shapes: unequal clients have padding there, which some networks must not see.
-        if self._steps is not None and work.chain.traits.looks_up:
+        looked_up = work.chain.traits.looks_up
+        if looked_up - {"round", "step"}:
+            raise ValueError(f"a piece looks for the {min(looked_up - {'round', 'step'})} in a table, which are "
+                             "many clients' at once")
+        if self._steps is not None and looked_up:
             self._do_without("a piece looks for the round or the step in a table")
         if self._steps is not None and (even or self._stacked):
             return self._steps.run(work, batch_sizes)
@@ -266,7 +270,7 @@ class Vectorised:
                 foreach_add_([v[who] for v in all_params.values()], [u[name] for name in all_params])
             else:
                 for name, v in all_params.items():
-                    v[who] += u[name]
+                    v[who] = now[name] + u[name]  # a `forward` may have changed these (an embedding's `max_norm`)
                 for name, v in all_buffers.items():
                     v[who] = buffers[name]
             return _put(state, who, after)
@@ -350,7 +354,10 @@ def _put(state: Tree, who: slice | Tensor, new: Tree) -> Tree:
         return new
 
     def put(old: Tensor, rows: Tensor) -> Tensor:
+        if old.shape[1:] != rows.shape[1:]:  # torch might take one number of each client for an axis
+            raise ValueError(f"a state of {list(old.shape[1:])} becomes one of {list(rows.shape[1:])}")
         old = old.contiguous() if 0 in old.stride() else old  # one number for all clients so far
+        old = old.to(torch.promote_types(old.dtype, rows.dtype))  # whole numbers that become fractions
         old[who] = rows
         return old
 

@@ -1,6 +1,7 @@
 """Objectives by hand: a loss and measures per example, and one line about networks and data that do not fit."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -193,6 +194,25 @@ def test_devices_with_test_examples_of_their_own_are_judged_by_the_headline():
     assert (record["device_mean_squared_error_max"] >= record["device_mean_squared_error_mean"]
             == record["mean_squared_error"])
     assert record["mean_squared_error"] == pytest.approx(record["loss"])  # devices of equal size
+
+
+@pytest.mark.parametrize(("losses", "mean", "message"), [
+    (partial(F.cross_entropy, reduction="none", weight=torch.arange(1.0, 11)),
+     partial(F.cross_entropy, weight=torch.arange(1.0, 11)),
+     "one_number's `mean` of 2 examples is .*, and the mean of their `losses` .*; make them one, or leave `mean` out"),
+    (lambda o, y: F.cross_entropy(o - o.mean(0), y, reduction="none"), None,
+     "one_number's losses of an example change with the others of its batch")])
+def test_losses_that_engines_would_not_agree_on_are_refused(losses, mean, message, monkeypatch):
+    """Weights by class: torch's mean divides by the weights of a batch, and the mean of its losses by their number."""
+    registry.names("objective")
+    monkeypatch.setattr(registry, "_PIECES", {kind: dict(found) for kind, found in registry._PIECES.items()})
+
+    @piece("objective")
+    def one_number() -> Objective:
+        return Objective(losses, mean=mean)
+
+    with pytest.raises(AskewError, match=message):
+        askew.run(IID.replace(objective="one_number()", data="digits()"))
 
 
 @pytest.mark.parametrize("method",

@@ -67,6 +67,19 @@ def test_per_step_by_hand():
     assert (float(direction["w"]), walk) == pytest.approx((2.5, 2.75))
 
 
+@pytest.mark.parametrize(("sent", "read"), [(torch.float64, torch.float64), (torch.float32, torch.float32),
+                                            (torch.bfloat16, torch.float32), (torch.int64, torch.float32)], ids=str)
+def test_means_are_of_the_type_of_what_is_sent(sent, read):
+    """Values 1 and 2: 1.5, however they are written."""
+    ones = torch.ones(2, dtype=torch.float64)
+    values = {"update": {"w": torch.tensor([[1], [2]], dtype=sent)}}
+    for statistic in (MeanOf("update"), MeanPerStep()):
+        total = statistic.add(None, values, Senders([0, 1], ones, ones, ones, ones))
+        mean = statistic.value(total)
+        v = (mean[0] if isinstance(statistic, MeanPerStep) else mean)["w"]
+        assert (v.dtype, v.tolist()) == (read, [1.5])
+
+
 def test_what_nobody_asked_for_is_refused(refused):
     with refused(r"SignSum\(\) is not gathered"):
         server_context([(1,)]).cohort[SignSum()]

@@ -260,6 +260,17 @@ class Unused(nn.Module):
         return self.used(x)
 
 
+class Doubled(nn.Module):
+    """Works in the memory of its inputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.out = nn.Linear(8, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out(x.mul_(2))
+
+
 class Sizes(nn.Module):
     """Reads the size of its batch without mixing it: reshapes, a zero state for a cell, a table of places."""
 

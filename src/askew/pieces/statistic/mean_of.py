@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from askew.core.compat import tree_map
-from askew.core.statistic import Senders, Statistic
+from askew.core.statistic import Senders, Statistic, type_of_mean
 from askew.core.tensors import Tree
 
 
@@ -37,17 +37,17 @@ class MeanOf(Statistic):
 
     adds_up: ClassVar[bool] = True
 
-    def add(self, total: tuple[Tree, Tensor] | None, message: Mapping[str, Tree],
-            senders: Senders) -> tuple[Tree, Tensor]:
+    def add(self, total: tuple[Tree, Tree, Tensor] | None, message: Mapping[str, Tree],
+            senders: Senders) -> tuple[Tree, Tree, Tensor]:
         weights = {"uniform": torch.ones_like(senders.examples), "examples": senders.examples,
                    "steps": senders.steps}[self.weights]
         weights = weights.double()
         sums = (tree_map(lambda v: torch.tensordot(weights.to(v.device), v.double(), dims=1), message[self.of]),
-                weights.sum())
+                tree_map(type_of_mean, message[self.of]), weights.sum())
         return sums if total is None else self.merge(total, sums)
 
-    def merge(self, a: tuple[Tree, Tensor], b: tuple[Tree, Tensor]) -> tuple[Tree, Tensor]:
-        return tree_map(torch.add, a[0], b[0]), a[1] + b[1]
+    def merge(self, a: tuple[Tree, Tree, Tensor], b: tuple[Tree, Tree, Tensor]) -> tuple[Tree, Tree, Tensor]:
+        return tree_map(torch.add, a[0], b[0]), a[1], a[2] + b[2]
 
-    def value(self, total: tuple[Tree, Tensor]) -> Tree:
-        return tree_map(lambda v: (v / total[1].to(v.device)).float(), total[0])
+    def value(self, total: tuple[Tree, Tree, Tensor]) -> Tree:
+        return tree_map(lambda v, like: (v / total[2].to(v.device)).to(like.dtype), total[0], total[1])

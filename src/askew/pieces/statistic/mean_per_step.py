@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from askew.core.statistic import Senders, Statistic
+from askew.core.statistic import Senders, Statistic, type_of_mean
 from askew.core.tensors import Params, Tree, add
 
 
@@ -28,23 +28,24 @@ class MeanPerStep(Statistic):
 
     adds_up: ClassVar[bool] = True
 
-    def add(self, total: tuple[Params, Tensor, Tensor] | None, message: Mapping[str, Tree],
-            senders: Senders) -> tuple[Params, Tensor, Tensor]:
+    def add(self, total: tuple[Params, Params, Tensor, Tensor] | None, message: Mapping[str, Tree],
+            senders: Senders) -> tuple[Params, Params, Tensor, Tensor]:
         examples, walk = senders.examples.double(), self.walk(senders.steps.double())
         weights = examples / walk
         sums = {name: torch.tensordot(weights.to(u.device), u.double(), dims=1)
                 for name, u in message["update"].items()}
-        part = sums, (examples * walk).sum(), examples.sum()
+        types = {name: type_of_mean(u) for name, u in message["update"].items()}
+        part = sums, types, (examples * walk).sum(), examples.sum()
         return part if total is None else self.merge(total, part)
 
-    def merge(self, a: tuple[Params, Tensor, Tensor],
-              b: tuple[Params, Tensor, Tensor]) -> tuple[Params, Tensor, Tensor]:
-        return add(a[0], b[0]), a[1] + b[1], a[2] + b[2]
+    def merge(self, a: tuple[Params, Params, Tensor, Tensor],
+              b: tuple[Params, Params, Tensor, Tensor]) -> tuple[Params, Params, Tensor, Tensor]:
+        return add(a[0], b[0]), a[1], a[2] + b[2], a[3] + b[3]
 
-    def value(self, total: tuple[Params, Tensor, Tensor]) -> tuple[Params, Tensor]:
+    def value(self, total: tuple[Params, Params, Tensor, Tensor]) -> tuple[Params, Tensor]:
         """The mean update per step, and the mean walk."""
-        sums, walks, examples = total
-        return {name: (v / examples.to(v.device)).float() for name, v in sums.items()}, (walks / examples).float()
+        sums, types, walks, examples = total
+        return ({name: (v / examples.to(v.device)).to(types[name].dtype) for name, v in sums.items()}, walks / examples)
 
     def walk(self, steps: Tensor) -> Tensor:
         m = self.momentum
