@@ -80,6 +80,14 @@ def test_a_layer_in_several_places_stands_between_others(rewrite, pair):
     assert torch.equal(network(x), expected)
 
 
+@pytest.mark.parametrize("norm", [nn.LocalResponseNorm(3), LocalResponseNorm(3)], ids=["torch's", "ours"])
+def test_networks_with_local_response_normalisation_get_fast_layers(norm):
+    """Torch's own, too: rounding must not look like a layer in the wrong place."""
+    own = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), norm, nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 10))
+    made = rewritten(own, use_fast_layers, 5 * torch.randn(3, 1, 8, 8, generator=torch.Generator().manual_seed(0)))
+    assert kinds(made)[1:4] == ["Identity", "FastLocalResponseNorm", "FastMaxPool2d"]
+
+
 def test_a_network_of_ones_own_is_left_alone():
     mine = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(18, 10))
     task = build_task(askew.Recipe(), model=mine)

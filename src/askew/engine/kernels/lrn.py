@@ -6,8 +6,7 @@ With a window of n channels around each, s_c = k + (alpha / n) sum_j a_j^2 and
     da_j = db_j s_j^-beta - (2 alpha beta / n) a_j sum over c whose window holds j of db_c a_c s_c^(-beta - 1)
 
 Both sums over windows are products with a band matrix. As library operations they take a dozen passes, and a third of
-the time of hsu2019's network. A rectifier in front costs nothing: a is then what it lets pass. The torch form stands
-with the network (`askew.models.local_response_norm`).
+the time of hsu2019's network. A rectifier in front costs nothing: a is then what it lets pass.
 
 References:
     Krizhevsky, Sutskever and Hinton 2012, section 3.3.
@@ -15,6 +14,7 @@ References:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -24,16 +24,20 @@ from torch import Tensor
 from askew.core.kernel import has_kernels, jit, tl, triton
 from askew.core.opaque import opaque
 from askew.engine.tuning import LRN_TILES
-from askew.models.local_response_norm import local_response_norm as by_band_matrix
 
 MOST_CHANNELS = 128  # all channels of a pixel lie in one tile, and the band matrix in shared memory
 
 
-def local_response_norm(x: Tensor, size: int, alpha: float, beta: float, k: float, rectify: bool = False) -> Tensor:
-    """`F.local_response_norm`, with `rectify` of `F.relu(x)`."""
+def local_response_norm(x: Tensor, size: int, alpha: float, beta: float, k: float, rectify: bool = False,
+                        otherwise: Callable[..., Tensor] = F.local_response_norm) -> Tensor:
+    """`F.local_response_norm`, with `rectify` of `F.relu(x)`.
+
+    Args:
+        otherwise: what computes it where there are no kernels.
+    """
     if has_kernels(x) and x.ndim == 4 and x.shape[1] <= MOST_CHANNELS:
         return _normalise(x.contiguous(memory_format=torch.channels_last), size, alpha, beta, k, rectify)
-    return by_band_matrix(F.relu(x) if rectify else x, size, alpha, beta, k)
+    return otherwise(F.relu(x) if rectify else x, size, alpha, beta, k)
 
 
 @jit

@@ -1,7 +1,7 @@
 """Layers without weights that have kernels of our own on a GPU: local response normalisation and max pooling.
 
 They compute what torch's layers do, and stand in for them in networks with a client axis and where a model is
-evaluated. On other devices pooling is torch's.
+evaluated. On other devices they are what they stand for.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ import copy
 import math
 from typing import Any
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from askew.engine.kernels.lrn import local_response_norm
+from askew.engine.kernels import lrn
 from askew.engine.kernels.pool import MOST_POOLED, max_pool2d
 from askew.engine.rewrite import neighbours, pool_before_relu, rewritten
-from askew.models.local_response_norm import LocalResponseNorm
+from askew.models.local_response_norm import LocalResponseNorm, local_response_norm
 
 
 class FastLocalResponseNorm(nn.Module):
@@ -25,9 +26,11 @@ class FastLocalResponseNorm(nn.Module):
         super().__init__()
         self.size, self.alpha, self.beta, self.k = layer.size, layer.alpha, layer.beta, layer.k
         self.rectify = False
+        # Without kernels the very numbers of the layer that it stands in for, by which its place is known to be right.
+        self.otherwise = local_response_norm if isinstance(layer, LocalResponseNorm) else F.local_response_norm
 
     def forward(self, x: Tensor) -> Tensor:
-        return local_response_norm(x, self.size, self.alpha, self.beta, self.k, self.rectify)
+        return lrn.local_response_norm(x, self.size, self.alpha, self.beta, self.k, self.rectify, self.otherwise)
 
 
 class FastMaxPool2d(nn.Module):
