@@ -51,9 +51,9 @@ def test_a_subset_is_turned_into_the_whole():
 
 
 def test_a_file_reads_back_to_the_same_population(tmp_path):
-    for population in (full(), Population.of(Ownership.of([[0], [1]]), LABELS, 3)):
-        population.save(tmp_path / "p.npz")
-        again = Population.load(tmp_path / "p.npz")
+    for name, population in (("a.npz", full()), ("b.npz", Population.of(Ownership.of([[0], [1]]), LABELS, 3))):
+        population.save(tmp_path / name)
+        again = Population.load(tmp_path / name)
         assert (again.scheme, again.seed) == (population.scheme, population.seed)
         for name in ("counts", "server", "groups", "class_totals"):
             np.testing.assert_array_equal(getattr(again, name), getattr(population, name))
@@ -136,6 +136,16 @@ def test_a_file_that_contradicts_itself_is_refused(tmp_path, refused, changes, s
     full().save(tmp_path / "p.npz")
     with refused(f"is not a population file.*{says}"):
         Population.load(rewritten(tmp_path / "p.npz", **changes))
+
+
+def test_a_file_that_is_there_is_kept(tmp_path, refused):
+    """Whatever it is: also from Python nothing is overwritten unasked."""
+    (tmp_path / "p.npz").write_text("three years of work")
+    with refused("population file: .*p.npz' exists already; name another file, or say overwrite=True"):
+        full().save(tmp_path / "p.npz")
+    assert (tmp_path / "p.npz").read_text() == "three years of work"
+    full().save(tmp_path / "p.npz", overwrite=True)
+    assert Population.load(tmp_path / "p.npz").num_clients == full().num_clients
 
 
 @pytest.mark.parametrize("about", ["[]", "5", "{", "[" * 10_000, '{"format": "askew population 1"}', "null"])

@@ -70,7 +70,7 @@ def partition(
     _check_files(plot, save, overwrite)
     loaded = askew.data.load(data, data_dir=data_dir)
     population = askew.partition.draw(spec, Source.of(loaded), seed)
-    _write(population, loaded, plot, save)
+    _write(population, loaded, plot, save, overwrite)
     if as_json:
         print_json(as_mapping(population, loaded))
     else:
@@ -127,7 +127,7 @@ def _check_files(plot: Path | None, save: Path | None, overwrite: bool) -> None:
             raise AskewError(f"--save and --plot name one file, {str(save)!r}; name two")
 
 
-def _write(population: Population, data: Dataset, plot: Path | None, save: Path | None) -> None:
+def _write(population: Population, data: Dataset, plot: Path | None, save: Path | None, overwrite: bool) -> None:
     from askew.report.population_plot import plot_population
 
     if plot is not None:
@@ -136,7 +136,7 @@ def _write(population: Population, data: Dataset, plot: Path | None, save: Path 
                         title=f"{data.name}: {population.scheme}, seed {population.seed}")
         err.print(f"drawn in {plot}", soft_wrap=True, markup=False)
     if save is not None:
-        population.save(save)
+        population.save(save, overwrite)
         err.print(f"kept in {save}", soft_wrap=True, markup=False)
 
 

@@ -16,7 +16,7 @@ from askew.core.arrays import read_arrays
 from askew.core.bounds import Count
 from askew.core.dataset import Dataset
 from askew.core.errors import AskewError, first_line, shown
-from askew.core.files import written
+from askew.core.files import check_new, written
 from askew.core.ownership import Ownership, has_twice, whole_numbers
 
 FORMAT = "askew population 1"
@@ -233,8 +233,13 @@ class Population:
             self.train.joined(self.validation).check_once()  # a client is not validated on what it trains on
 
     @checked
-    def save(self, path: str | Path) -> None:
-        """Write one small file (numpy's compressed archive)."""
+    def save(self, path: str | Path, overwrite: bool = False) -> None:
+        """Write one small file (numpy's compressed archive).
+
+        Args:
+            overwrite: whether a file that is there may be replaced.
+        """
+        check_new(path, "population file", "name another file, or say overwrite=True", overwrite)
         arrays: dict[str, np.ndarray] = {"counts": self.counts, "server": self.server}
         for name in ("train", "validation", "test"):
             part: Ownership | None = getattr(self, name)
