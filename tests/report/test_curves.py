@@ -106,3 +106,12 @@ def test_norms_need_the_probe(tmp_path):
 def test_importing_does_not_import_matplotlib():
     code = "import sys, askew.report.curves; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_picture_that_is_there_is_kept(tmp_path, refused):
+    (tmp_path / "a.png").write_text("a figure of somebody's")
+    with refused("plot file: .*a.png' exists already; name another file, or say overwrite=True"):
+        plot_curves(RUNS, tmp_path / "a.png")
+    assert (tmp_path / "a.png").read_text() == "a figure of somebody's"
+    plot_curves(RUNS, tmp_path / "a.png", overwrite=True)
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")

@@ -16,9 +16,11 @@ Records = Sequence[Mapping[str, Any]]
 _NORMS = (("E", "E: mean length of the clients' updates"), ("N", "N: length of their mean"),
           ("server_step", "step that the server takes"))
 _COLUMNS = 3  # panels in a row
+_REMEDY = "name another file, or say overwrite=True"
 
 
-def plot_curves(runs: Mapping[str, Records], path: str | Path, what: str = "accuracy") -> None:
+def plot_curves(runs: Mapping[str, Records], path: str | Path, what: str = "accuracy",
+                overwrite: bool = False) -> None:
     """Write a picture of one number over rounds, one line per run.
 
     Lines differ in colour and in dashes, so that they stay apart in print and for colour-blind readers; the legend
@@ -28,11 +30,12 @@ def plot_curves(runs: Mapping[str, Records], path: str | Path, what: str = "accu
         runs: name -> records of its rounds; rounds without the number (not evaluated) are passed over.
         path: .png, .svg or .pdf.
         what: the number, as the records call it; `accuracy` is shown in per cent.
+        overwrite: whether a file that is there may be replaced.
 
     References:
         hsu2019, figure 3; fednnnn2020, figure 7.
     """
-    path = canvas.check_plot_path(path, overwrite=True)
+    path = canvas.check_plot_path(path, overwrite=overwrite, remedy=_REMEDY)
     points = {name: _points(records, what) for name, records in runs.items()}
     empty = [name for name, (rounds, _) in points.items() if not rounds]
     if empty or not points:
@@ -60,7 +63,7 @@ def plot_curves(runs: Mapping[str, Records], path: str | Path, what: str = "accu
     canvas.save_figure(path, draw, (8.0, max(4.2, 1.2 + 0.2 * len(points))))
 
 
-def plot_norms(records: Records, path: str | Path, title: str = "") -> None:
+def plot_norms(records: Records, path: str | Path, title: str = "", overwrite: bool = False) -> None:
     """Write a picture of N and E over rounds: for the whole model and for each of its parts.
 
     The server's step is drawn where it is another one than N (methods with normalisation, momentum or training there).
@@ -69,11 +72,12 @@ def plot_norms(records: Records, path: str | Path, title: str = "") -> None:
         records: of a run with the probe `update_norms`.
         path: .png, .svg or .pdf.
         title: above everything.
+        overwrite: whether a file that is there may be replaced.
 
     References:
         fednnnn2020, figures 3, 8 and 9.
     """
-    path = canvas.check_plot_path(path, overwrite=True)
+    path = canvas.check_plot_path(path, overwrite=overwrite, remedy=_REMEDY)
     # A part is whatever stands behind "N": nothing for the whole, " conv", " fc", " layer3.conv1", ...
     parts = list(dict.fromkeys(key[1:] for record in records for key in record if key == "N" or key.startswith("N ")))
     if not parts:
