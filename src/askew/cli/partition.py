@@ -14,6 +14,7 @@ import askew.data
 import askew.partition
 from askew.cli.common import OVERWRITE, AsJson, DataDir, Imports, Overwrite, err, given, import_modules, out, print_json
 from askew.core import registry, skew
+from askew.core.calls import read_call
 from askew.core.dataset import Dataset, Source
 from askew.core.errors import AskewError
 from askew.core.files import check_new
@@ -80,7 +81,7 @@ def partition(
 def complete(scheme: str, options: dict[str, Any]) -> PopulationSpec:
     """The scheme with the options put into its call, combinators behind it; an option beats what the call says."""
     text, *combinators = split_outside_brackets(scheme, "+")
-    name, positional, named = registry.read_call("partition", text)
+    name, positional, named = read_call("partition", text)
     if options and name in registry.names("partition"):
         signature = inspect.signature(registry.find("partition", name))
         parameters = [key for key in signature.parameters if key not in INJECTED]

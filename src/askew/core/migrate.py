@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from askew.core.registry import Spec, read_call
+from askew.core.calls import read_call
+from askew.core.registry import Spec
 
 FIELDS_OF_COMBINATORS = ("hold_out", "hold_out_use", "share", "validation")
 FIELDS_OF_CLIENTS = ("step", "upload")

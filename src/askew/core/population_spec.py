@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from askew.core import registry
+from askew.core import calls, registry
 from askew.core.dataset import Source
 from askew.core.errors import AskewError, shortened, shown
 from askew.core.population import Population
@@ -105,7 +105,7 @@ class PopulationSpec:
 
 
 def _scheme(value: str | Spec | Combinator) -> Spec:
-    name = registry.read_call("partition", value)[0] if isinstance(value, str) else _spec(value).name
+    name = calls.read_call("partition", value)[0] if isinstance(value, str) else _spec(value).name
     if name in registry.names("combinator") and name not in registry.names("partition"):
         raise AskewError(f"population: {name} is a combinator; put it behind a scheme: iid(clients=10) + "
                          f"{_text(value)}")
@@ -130,7 +130,7 @@ def _text(value: str | Spec | Combinator) -> str:
 
 def _terms(text: str) -> list[str]:
     """`a() + b(1)` as ["a()", "b(1)"]; what cannot be read is left to the reader of the scheme, who names it."""
-    node = registry.expression(text) if len(text) <= registry.LONGEST else None
+    node = calls.expression(text) if len(text) <= calls.LONGEST else None
     terms: list[str] = []
     try:
         while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
