@@ -123,8 +123,12 @@ class Roster:
         stored = read_json(folder / CLIENTS, "list of clients")
         try:
             members = tuple(Member.of(entry["node"], entry) for entry in stored["clients"])
-            return cls(str(stored["run"]), members, tuple(stored["classes"]))
-        except (LookupError, TypeError, AttributeError, AskewError) as error:
+            if not members:
+                raise AskewError("it names no clients")
+            roster = cls(str(stored["run"]), members, tuple(stored["classes"]))
+            _ = roster.counts  # a class of theirs that the federation has not shows now
+            return roster
+        except (LookupError, ValueError, TypeError, AttributeError) as error:  # AskewError is a ValueError
             raise AskewError(f"{str(folder / CLIENTS)!r} is damaged: {first_line(error)}") from None
 
 

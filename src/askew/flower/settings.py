@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 from askew.core import registry
 from askew.core.arguments import check_fields
 from askew.core.bounds import LARGEST, Bounds, Count, Positive
-from askew.core.errors import AskewError, suggest
+from askew.core.errors import AskewError, shown, suggest
 from askew.core.files import MEGABYTE, read_text
 from askew.core.recipe import read_toml
 from askew.data.locate import below
@@ -96,7 +96,7 @@ class NodeSettings:
     def __post_init__(self) -> None:
         check_fields(self)
         if not self.client or not self.client.isprintable() or len(self.client) > 100:
-            raise AskewError(f"client: {self.client!r} is no name; write one line of at most 100 characters")
+            raise AskewError(f"client: {shown(self.client)} is no name; write one line of at most 100 characters")
 
     @classmethod
     def read(cls, path: str | Path) -> NodeSettings:
@@ -119,7 +119,7 @@ def _of_keys(cls: type[T], where: str, values: Mapping[str, Any]) -> T:
     """A dataclass from keys with - for _."""
     names = [field.name.replace("_", "-") for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
     if odd := [key for key in values if key not in names]:
-        raise AskewError(f"{where}: unknown key {odd[0]!r}; {suggest(odd[0], names)}")
+        raise AskewError(f"{where}: unknown key {shown(odd[0])}; {suggest(odd[0], names)}")
     try:
         return cls(**{key.replace("-", "_"): value for key, value in values.items()})
     except TypeError:
