@@ -5,7 +5,7 @@ import torch
 
 import askew
 from askew.core import registry
-from askew.core.client_piece import Optimiser
+from askew.core.client_piece import ClientPiece, Optimiser
 from askew.core.server_piece import Aggregator, ServerPiece
 from askew.engine.build import build_task
 from askew.engine.choice import ENGINES
@@ -133,3 +133,28 @@ def test_devices_judge_the_model_that_is_evaluated(recipe):
     for record in result.records:
         assert record["federation_device_accuracy_mean"] == pytest.approx(record["accuracy"], abs=1e-12)
     assert (result.accuracy < 0.2) == ("_evaluate_blank" in str(recipe.server))
+
+
+MISTAKES = {
+    "nothing": (lambda u, state, ctx: None, "returns None; `update` must return"),
+    "no state": (lambda u, state, ctx: u, "`update` must return .update, state."),
+    "a list": (lambda u, state, ctx: (list(u.values()), state), "must be a dict of the model's tensors by name"),
+    "one too few": (lambda u, state, ctx: ({name: v for name, v in u.items() if name != "fc1.bias"}, state),
+                    "returns nothing of 'fc1.bias', where the model has a tensor"),
+    "one too many": (lambda u, state, ctx: ({**u, "x": u["fc1.bias"]}, state), "of 'x', where the model has nothing"),
+    "a number": (lambda u, state, ctx: (dict.fromkeys(u, 0.5), state), "returns 0.5 of 'fc1.weight'"),
+}
+
+
+@registry.piece("client")
+def _mistaken(how: str) -> ClientPiece:
+    """An `update` that returns something else."""
+    return ClientPiece(MISTAKES[how][0])
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("how", MISTAKES)
+@pytest.mark.filterwarnings("ignore:engine vectorised")
+def test_a_client_piece_that_returns_something_else_gets_a_line(how, form, refused):
+    with refused(f"client: _mistaken .*{MISTAKES[how][1]}" if how != "a list" else MISTAKES[how][1]):
+        trained(BASE.replace(rounds=1, client=[f"_mistaken('{how}')", "sgd(lr=0.1)"]), form)

@@ -208,6 +208,25 @@ def check_sent(where: str, pieces: Sequence[ClientPiece | ServerPiece]) -> None:
         raise AskewError(f"{where}: two pieces send {twice[0]!r}; keep one of them")
 
 
+def _is_update(made: Any, names: Sequence[str]) -> bool:
+    """Whether it is all of the model's tensors, and a state."""
+    return (isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], dict) and len(made[0]) == len(names)
+            and not [name for name in names if not isinstance(made[0].get(name), Tensor)])
+
+
+def _mistake(p: ClientPiece, made: Any, names: Sequence[str]) -> str:
+    """What is wrong with what a piece's `update` has returned."""
+    if not (isinstance(made, tuple) and len(made) == 2):
+        return f"client: {p.name} returns {shown(made)}; `update` must return (update, state)"
+    if not isinstance(made[0], dict):
+        return f"client: {p.name}'s update is {shown(made[0])}; it must be a dict of the model's tensors by name"
+    odd = next(name for name in {**dict.fromkeys(names), **made[0]}
+               if name not in names or not isinstance(made[0].get(name), Tensor))
+    given = shown(made[0][odd]) if odd in made[0] else "nothing"
+    return (f"client: {p.name} returns {given} of {odd!r}, where the model has "
+            f"{'a tensor' if odd in names else 'nothing'}; keep names and tensors as they come")
+
+
 class ClientChain:
     """Client pieces, one after the other: each sees the update that the one before it returned."""
 
@@ -234,9 +253,12 @@ class ClientChain:
                      for p, memory in zip(self.pieces, kept, strict=True))
 
     def update(self, u: Params, state: Tree, ctx: ClientContext) -> tuple[Params, Tree]:
-        states = []
+        states, names = [], list(u)
         for p, before in zip(self.pieces, state, strict=True):
-            u, after = p.update(u, before, ctx)
+            made = p.update(u, before, ctx)
+            if not _is_update(made, names):
+                raise AskewError(_mistake(p, made, names))
+            u, after = made
             states.append(after)
         return u, tuple(states)
 
